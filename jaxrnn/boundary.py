@@ -1,0 +1,180 @@
+"""What a mask and a reset mean for a step, in one place, and how time is turned round."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn import checks
+from jaxrnn.types import Cell
+
+
+def select(flag: Any, yes: Any, no: Any) -> Any:
+    """Takes `yes` where `flag` is True and `no` elsewhere, leaf by leaf.
+
+    Args:
+        flag: bool `[*prefix]`, a leading prefix of every leaf.
+        yes: A tree of arrays `[*prefix, ...]`.
+        no: A tree like `yes`.
+
+    Returns:
+        A tree like `yes`. The branch not taken reaches neither values nor cotangents.
+
+    Example:
+        >>> select(jnp.array([True, False]), jnp.ones((2, 3)), jnp.zeros((2, 3))).sum(axis=1)
+        Array([3., 0.], dtype=float32)
+    """
+
+    def choose(yes_leaf, no_leaf):
+        axes = tuple(range(flag.ndim, jnp.ndim(yes_leaf)))
+        return jnp.where(jnp.expand_dims(flag, axes), yes_leaf, no_leaf)
+
+    return jax.tree.map(choose, yes, no)
+
+
+def zero_unless(flag: Any, tree: Any) -> Any:
+    """Puts zeros where `flag` is False; leaves without an arithmetic zero (keys) stay."""
+    return select(flag, tree, jax.tree.map(jnp.zeros_like, tree))
+
+
+def project(cell: Cell, params: Any, xs: Any) -> Any:
+    """The cell's projection with its real leaves in the dtype of the recurrence.
+
+    This is the library's one cast of what enters a recurrence: z runs in
+    promote(params, float32), so bfloat16 inputs accumulate in float32.
+    """
+    dtype = checks.compute_dtype(params)
+
+    def cast(leaf):
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            return leaf.astype(jnp.promote_types(dtype, jnp.complex64))
+        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(cast, cell.project(params, xs))
+
+
+def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:
+    """The cell's step with the meaning of reset and mask.
+
+        hₜ = mₜ ? advance(h', zₜ) : h',  h' = rₜ ? initial_carry : hₜ₋₁
+
+    Reset acts first and mask second, so a reset on a masked step counts.
+
+    Args:
+        cell: The cell.
+        params: Its parameters.
+
+    Returns:
+        `(carry, z, mask, reset) -> carry` with flags None or bool `[*batch]`.
+    """
+
+    def step(carry, z, mask, reset):
+        if reset is not None:
+            carry = select(reset, cell.initial_carry(params, reset.shape), carry)
+        new_carry = cell.advance(params, carry, z)
+        checks.same_tree(new_carry, carry, "the carry that advance returns")
+        return new_carry if mask is None else select(mask, new_carry, carry)
+
+    return step
+
+
+def flip(tree: Any) -> Any:
+    """Turns the time axis (axis 0) of every leaf round; None stays None."""
+    return jax.tree.map(lambda leaf: jnp.flip(leaf, 0), tree)
+
+
+def flip_reset(reset: Any) -> Any:
+    """The reset flags of the sequence read backwards.
+
+    reset[t] says that a boundary lies between t - 1 and t. Read backwards that boundary stands
+    in front of step t - 1, so the flags turn round and move by one; what stood in front of step 0
+    lies behind the last step and has no step to act on.
+
+    Args:
+        reset: None or bool `[T, *batch]`.
+
+    Returns:
+        None or bool `[T, *batch]`.
+
+    Example:
+        >>> flip_reset(jnp.array([True, False, True]))
+        Array([False,  True, False], dtype=bool)
+    """
+    if reset is None or reset.shape[0] == 0:
+        return reset
+    return jnp.roll(jnp.flip(reset, 0).at[-1].set(False), 1, axis=0)
+
+
+def in_reverse(run: Callable[..., Any], xs: Any, mask: Any, reset: Any) -> Any:
+    """Runs `run(xs, mask, reset) -> Rollout` backwards in time, outputs in the order of `xs`."""
+    rollout = run(flip(xs), flip(mask), flip_reset(reset))
+    return rollout._replace(outputs=flip(rollout.outputs))
+
+
+def detach(carry: Any) -> Any:
+    """Keeps the values of a carry and cuts its derivative.
+
+    Args:
+        carry: Any tree of arrays.
+
+    Returns:
+        The same values; gradients do not pass. Detaching is not resetting.
+
+    Example:
+        >>> jax.grad(lambda h: (detach(h) * h))(jnp.float32(3.0))
+        Array(3., dtype=float32)
+    """
+    return jax.tree.map(lax.stop_gradient, carry)
+
+
+def select_carry(flag: Any, yes: Any, no: Any) -> Any:
+    """Takes the carry `yes` in the rows where `flag` is True and `no` in the others.
+
+    Args:
+        flag: bool `[*batch]`.
+        yes: A carry with leaves `[*batch, ...]`.
+        no: A carry like `yes`.
+
+    Returns:
+        A carry like `yes`; NaN in the carry not taken reaches nothing.
+
+    Raises:
+        TypeError: `flag` is not bool, or the carries differ in structure or dtypes.
+        ValueError: The carries differ in shape, or `flag` is no leading part of it.
+
+    Example:
+        >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.full(2, jnp.nan) * 0 + 5)
+        Array([ 1., nan], dtype=float32)
+    """
+    flag = jnp.asarray(flag)
+    if flag.dtype != bool:
+        raise TypeError(f"flag must be bool, got {flag.dtype}.")
+    checks.same_tree(yes, no, "yes")
+    for leaf in jax.tree.leaves(yes):
+        if jnp.shape(leaf)[: flag.ndim] != flag.shape:
+            raise ValueError(
+                f"flag must be a leading part of every leaf, got {flag.shape} "
+                f"for a leaf {jnp.shape(leaf)}."
+            )
+    return select(flag, yes, no)
+
+
+def broadcast_carry(carry: Any, batch_shape: tuple[int, ...]) -> Any:
+    """Repeats a carry without batch axes over a batch.
+
+    Args:
+        carry: A carry with leaves `[...]`.
+        batch_shape: The batch axes to put in front.
+
+    Returns:
+        The carry with leaves `[*batch, ...]`.
+
+    Example:
+        >>> broadcast_carry(jnp.array([1.0, 2.0]), (3,)).shape
+        (3, 2)
+    """
+    return jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (*batch_shape, *jnp.shape(leaf))), carry
+    )

@@ -1,0 +1,1 @@
+"""Cells: one model a file."""

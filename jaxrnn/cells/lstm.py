@@ -1,0 +1,225 @@
+"""The long short-term memory and its common variants."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn import checks, initializers
+from jaxrnn.types import Cell, Split
+
+
+class LSTMNorm(NamedTuple):
+    """`input_scale [G*H]`, `recurrent_scale [G*H]`, `cell_scale [H]`, `cell_offset [H]`."""
+
+    input_scale: Any
+    recurrent_scale: Any
+    cell_scale: Any
+    cell_offset: Any
+
+
+class LSTMParams(NamedTuple):
+    """Parameters; gates stand in the order i, f, g, o (coupled gates: f, g, o), G of them.
+
+    `kernel [D, G*H]`, `recurrent_kernel [H, G*H]` (`[P, G*H]` with a projection), `bias [G*H]`,
+    and where the variant has them `peephole [(G-1)*H]` (order i, f, o), `projection_kernel [H, P]`
+    and `norm`.
+    """
+
+    kernel: Any
+    recurrent_kernel: Any
+    bias: Any
+    peephole: Any = None
+    projection_kernel: Any = None
+    norm: LSTMNorm | None = None
+
+
+class LSTMCarry(NamedTuple):
+    """`h [..., H]` (`[..., P]` with a projection) and `c [..., H]`."""
+
+    h: Any
+    c: Any
+
+
+class LSTMMix(NamedTuple):
+    """What the pointwise part of a step reads: `gates [..., G*H]` and the parameters it needs."""
+
+    gates: Any
+    peephole: Any = None
+    cell_scale: Any = None
+    cell_offset: Any = None
+
+
+def project(params: LSTMParams, x: Any) -> Any:
+    """z = x W + b, or LN(x W) + b, `[..., D] -> [..., G*H]`."""
+    z = x @ params.kernel
+    if params.norm is not None:
+        z = _standardize(z) * params.norm.input_scale
+    return z + params.bias
+
+
+def mix(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMMix:
+    """gates = z + h U, or z + LN(h U), `[..., G*H]`."""
+    u = carry.h @ params.recurrent_kernel
+    if params.norm is None:
+        return LSTMMix(z + u, params.peephole)
+    norm = params.norm
+    gates = z + _standardize(u) * norm.recurrent_scale
+    return LSTMMix(gates, params.peephole, norm.cell_scale, norm.cell_offset)
+
+
+def update(carry: LSTMCarry, u: LSTMMix) -> LSTMCarry:
+    """c = f ⊙ c + i ⊙ g and h = o ⊙ tanh(c), `[..., H]` each."""
+    c = carry.c
+    num_gates = u.gates.shape[-1] // c.shape[-1]
+    *input_gate, f, g, o = jnp.split(u.gates, num_gates, axis=-1)
+    *peephole_i, peephole_f, peephole_o = _peepholes(u.peephole, num_gates)
+    f = _gate(f, peephole_f, c)
+    i = _gate(*input_gate, *peephole_i, c) if input_gate else 1 - f
+    c = f * c + i * jnp.tanh(g)
+    o = _gate(o, peephole_o, c)
+    visible = c if u.cell_scale is None else _standardize(c) * u.cell_scale + u.cell_offset
+    return LSTMCarry(h=o * jnp.tanh(visible), c=c)
+
+
+def advance(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
+    """One step; with a projection h = (o ⊙ tanh(c)) R."""
+    carry = update(carry, mix(params, carry, z))
+    if params.projection_kernel is None:
+        return carry
+    return carry._replace(h=carry.h @ params.projection_kernel)
+
+
+def emit(params: LSTMParams, carry: LSTMCarry, x: Any) -> Any:
+    """y = h, `[..., H]`."""
+    del params, x
+    return carry.h
+
+
+def initial_carry(params: LSTMParams, batch_shape: tuple[int, ...] = ()) -> LSTMCarry:
+    """h = 0 and c = 0, `[*batch, H]`."""
+    dtype = checks.compute_dtype(params)
+    width = params.recurrent_kernel.shape[0]
+    num_units = width if params.projection_kernel is None else params.projection_kernel.shape[0]
+    return LSTMCarry(
+        h=jnp.zeros((*batch_shape, width), dtype), c=jnp.zeros((*batch_shape, num_units), dtype)
+    )
+
+
+def lstm(
+    num_units: int,
+    *,
+    peephole: bool = False,
+    projection: int | None = None,
+    coupled: bool = False,
+    layer_norm: bool = False,
+    forget_bias: float = 1.0,
+    chrono: int | None = None,
+    param_dtype: Any = jnp.float32,
+) -> Cell:
+    """The long short-term memory.
+
+        i, f, o = σ(x Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = tanh(x W_g + hₜ₋₁ U_g + b_g)
+        cₜ = f ⊙ cₜ₋₁ + i ⊙ g,   hₜ = o ⊙ tanh(cₜ),   yₜ = hₜ
+
+    Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000. One bias per gate,
+    so G(DH + H² + H) parameters; torch keeps two biases, of which only the sum matters. The
+    forget bias is a value of the parameter, nothing is added in the step. Variants:
+
+    * `peephole` (Gers and Schmidhuber 2000): i and f also see pᵢ ⊙ cₜ₋₁ and p_f ⊙ cₜ₋₁,
+      o sees p_o ⊙ cₜ; the weights start at zero.
+    * `projection` P (LSTMP, Sak et al. 2014, arXiv:1402.1128): hₜ = (o ⊙ tanh(cₜ)) R, width P.
+    * `coupled` (CIFG, Greff et al. 2015, arXiv:1503.04069): i = 1 - f, three gates.
+    * `layer_norm` (Ba et al. 2016, arXiv:1607.06450): LN(x W) + LN(hₜ₋₁ U) + b in the gates and
+      hₜ = o ⊙ tanh(LN(cₜ)); each LN over its whole last axis, the gates sharing b as offset.
+
+    Args:
+        num_units: H.
+        peephole: Gates see the cell.
+        projection: P, the width of h, or None.
+        coupled: The input gate is 1 - f.
+        layer_norm: Normalise both products and the cell.
+        forget_bias: Initial bias of the forget gate (Jozefowicz et al. 2015: 1).
+        chrono: Longest dependency in steps for the initialisation of Tallec and Ollivier 2018
+            (arXiv:1804.11188): b_f = log U(1, chrono - 1), bᵢ = -b_f.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+
+    Returns:
+        The cell, `[..., D] -> [..., H]` (`[..., P]`), carry `LSTMCarry(h, c)`.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1, or both `forget_bias` and `chrono` are given.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> cell = jr.lstm(4)
+        >>> params = cell.init(jax.random.key(0), 3)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params)) == 4 * (3 * 4 + 4 * 4 + 4)
+        True
+        >>> jr.unroll(cell, params, jnp.ones((2, 5, 3))).outputs.shape
+        (2, 5, 4)
+    """
+    checks.positive(num_units, "num_units")
+    width = num_units if projection is None else checks.positive(projection, "projection")
+    if chrono is not None and forget_bias != 1.0:
+        raise ValueError(f"forget_bias must be left out when chrono is given, got {forget_bias}.")
+    num_gates = 3 if coupled else 4
+
+    def init(key, num_inputs):
+        keys = jax.random.split(key, 4)
+        params = LSTMParams(
+            kernel=initializers.input_kernel(
+                keys[0], num_inputs, num_gates * num_units, param_dtype
+            ),
+            recurrent_kernel=initializers.orthogonal_per_gate(
+                keys[1], width, num_units, num_gates, param_dtype
+            ),
+            bias=_initial_bias(keys[2], num_units, coupled, forget_bias, chrono, param_dtype),
+        )
+        if peephole:
+            params = params._replace(peephole=jnp.zeros((num_gates - 1) * num_units, param_dtype))
+        if projection is not None:
+            kernel = initializers.input_kernel(keys[3], num_units, width, param_dtype)
+            params = params._replace(projection_kernel=kernel)
+        if layer_norm:
+            params = params._replace(norm=_initial_norm(num_gates, num_units, param_dtype))
+        return params
+
+    return Cell(
+        init=init,
+        initial_carry=initial_carry,
+        project=project,
+        advance=advance,
+        emit=emit,
+        num_outputs=lambda num_inputs: width,
+        split=Split(mix, update) if projection is None else None,
+    )
+
+
+def _initial_bias(key, num_units, coupled, forget_bias, chrono, dtype):
+    zeros = jnp.zeros(num_units, dtype)
+    if chrono is None:
+        i, f = zeros, jnp.full(num_units, forget_bias, dtype)
+    else:
+        f = initializers.chrono_bias(key, num_units, chrono, dtype)
+        i = -f
+    return jnp.concatenate([f, zeros, zeros] if coupled else [i, f, zeros, zeros])
+
+
+def _initial_norm(num_gates, num_units, dtype):
+    scale = jnp.ones(num_gates * num_units, dtype)
+    return LSTMNorm(scale, scale, jnp.ones(num_units, dtype), jnp.zeros(num_units, dtype))
+
+
+def _peepholes(peephole, num_gates):
+    return [None] * (num_gates - 1) if peephole is None else jnp.split(peephole, num_gates - 1)
+
+
+def _gate(u, peephole, c):
+    return jax.nn.sigmoid(u if peephole is None else u + peephole * c)
+
+
+def _standardize(x):
+    # The variance in two passes: E[x²] - E[x]² cancels in float32.
+    return jax.nn.standardize(x, variance=jnp.var(x, axis=-1, keepdims=True))

@@ -1,0 +1,108 @@
+"""Checks of static facts, made while a function is traced; the errors name the argument."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import keystr
+
+
+def compute_dtype(params: Any) -> jnp.dtype:
+    """The real dtype of the recurrence: promote(params, float32).
+
+    Args:
+        params: Any tree; only its floating and complex leaves count.
+
+    Returns:
+        float32, or float64 when any parameter is float64 or complex128.
+
+    Example:
+        >>> compute_dtype({"kernel": jnp.zeros((2, 3), jnp.bfloat16)})
+        dtype('float32')
+    """
+    dtype = jnp.dtype(jnp.float32)
+    for leaf in jax.tree.leaves(params):
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            dtype = jnp.promote_types(dtype, jnp.finfo(leaf.dtype).dtype)
+    return dtype
+
+
+def positive(value: Any, name: str) -> int:
+    """Returns `value` when it is an int of at least 1, raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}.")
+    return value
+
+
+def fraction(value: Any, name: str) -> float:
+    """Returns `value` when it is a number in [0, 1), raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+    return float(value)
+
+
+def same_tree(came: Any, expected: Any, name: str) -> None:
+    """Raises unless `came` has the structure, shapes and dtypes of `expected`.
+
+    Args:
+        came: The tree that was given or returned.
+        expected: A tree of arrays or of `jax.ShapeDtypeStruct`.
+        name: What the error calls the tree.
+
+    Raises:
+        TypeError: The structures (classes of nodes included) or the dtypes differ.
+        ValueError: The shapes differ.
+    """
+    structure, wanted = jax.tree.structure(came), jax.tree.structure(expected)
+    if structure != wanted:
+        raise TypeError(f"{name} must have the structure {wanted}, got {structure}.")
+    paths = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, want), leaf in zip(paths, jax.tree.leaves(came), strict=True):
+        leaf_name = f"{name}{keystr(path)}"
+        if jnp.shape(leaf) != want.shape:
+            raise ValueError(
+                f"{leaf_name} must have the shape {want.shape}, got {jnp.shape(leaf)}."
+            )
+        if jnp.result_type(leaf) != want.dtype:
+            raise TypeError(
+                f"{leaf_name} must have the dtype {want.dtype}, got {jnp.result_type(leaf)}."
+            )
+
+
+def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int, ...]:
+    """The axes that all leaves of `xs` share in front of their feature axes.
+
+    Args:
+        xs: A tree of arrays `[*leading, *features]`.
+        num_feature_axes: An int, or a tree of ints that is a prefix of `xs`.
+        name: What the error calls the tree.
+
+    Returns:
+        The shape of the shared leading axes, time among them.
+
+    Raises:
+        ValueError: A leaf has too few axes, or leaves disagree, or there is no leaf.
+    """
+    axes = jax.tree.leaves(jax.tree.broadcast(num_feature_axes, xs))
+    shape = None
+    for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
+        leaf_name = f"{name}{keystr(path)}"
+        if jnp.ndim(leaf) < count + 1:
+            raise ValueError(
+                f"{leaf_name} must have a time axis and {count} feature axes, "
+                f"got the shape {jnp.shape(leaf)}."
+            )
+        leading = jnp.shape(leaf)[: jnp.ndim(leaf) - count]
+        if shape is not None and leading != shape:
+            raise ValueError(
+                f"{leaf_name} must start with the axes {shape} like the leaves before it, "
+                f"got the shape {jnp.shape(leaf)}."
+            )
+        shape = leading
+    if shape is None:
+        raise ValueError(f"{name} must have at least one array, got {xs!r}.")
+    return shape

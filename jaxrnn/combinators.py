@@ -1,0 +1,138 @@
+"""Cell to cell: a learned start, zoneout, recurrent dropout, and a short way to write a cell."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn import checks
+from jaxrnn.boundary import broadcast_carry
+from jaxrnn.types import Cell
+
+
+def simple_cell(
+    init: Callable[..., Any],
+    advance: Callable[[Any, Any, Any], Any],
+    num_outputs: int,
+    *,
+    initial_carry: Callable[..., Any] | None = None,
+    project: Callable[[Any, Any], Any] | None = None,
+    emit: Callable[[Any, Any, Any], Any] | None = None,
+    num_feature_axes: Any = 1,
+) -> Cell:
+    """A cell from an initialiser and a step; what is left out is the obvious thing.
+
+        hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
+
+    Args:
+        init: `(key, num_inputs) -> params`.
+        advance: `(params, carry, z) -> carry`; keeps the carry's structure, shapes and dtypes.
+        num_outputs: Width of y.
+        initial_carry: `(params, batch_shape=()) -> carry`; zeros `[*batch, num_outputs]` when
+            left out, in promote(params, float32).
+        project: `(params, x) -> z`; z = x when left out.
+        emit: `(params, carry, x) -> y`; y = carry when left out, which must then be one array.
+        num_feature_axes: Axes of x behind batch and time; an int, or a tree of ints like x.
+
+    Returns:
+        The cell.
+
+    Raises:
+        TypeError: `num_outputs` is no int, or the carry is no single array and there is no `emit`.
+        ValueError: `num_outputs` is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> def init(key, num_inputs):
+        ...     return {"rate": jnp.full(num_inputs, 0.5)}
+        >>> def advance(params, carry, z):
+        ...     return params["rate"] * carry + (1 - params["rate"]) * z
+        >>> smoother = jr.simple_cell(init, advance, num_outputs=1)
+        >>> xs = jnp.array([[2.0], [0.0], [4.0]])
+        >>> jr.unroll(smoother, smoother.init(jax.random.key(0), 1), xs).outputs[:, 0]
+        Array([1.  , 0.5 , 2.25], dtype=float32)
+    """
+    checks.positive(num_outputs, "num_outputs")
+
+    def zeros(params, batch_shape=()):
+        return jnp.zeros((*batch_shape, num_outputs), checks.compute_dtype(params))
+
+    def the_input(params, x):
+        del params
+        return x
+
+    def the_carry(params, carry, x):
+        del params, x
+        if not jax.tree_util.all_leaves([carry]):
+            raise TypeError(
+                "emit must be given to simple_cell when the carry is no single array, "
+                f"got the carry {jax.tree.structure(carry)}."
+            )
+        return carry
+
+    return Cell(
+        init=init,
+        initial_carry=zeros if initial_carry is None else initial_carry,
+        project=the_input if project is None else project,
+        advance=advance,
+        emit=the_carry if emit is None else emit,
+        num_outputs=lambda num_inputs: num_outputs,
+        num_feature_axes=num_feature_axes,
+    )
+
+
+class LearnedInitialCarryParams(NamedTuple):
+    """`cell`, the cell's parameters, and `initial_carry`, a carry without batch axes."""
+
+    cell: Any
+    initial_carry: Any
+
+
+def learned_initial_carry(cell: Cell) -> Cell:
+    """Makes the carry that starts every sequence, and that a reset returns to, a parameter.
+
+        h₀ = params.initial_carry
+
+    The learned carry starts as the cell's own one. Integer leaves stay what they are: their
+    gradient is of dtype float0, so take gradients with `allow_int=True` or leave such cells out.
+
+    Args:
+        cell: The cell.
+
+    Returns:
+        The cell with `LearnedInitialCarryParams(cell, initial_carry)`.
+
+    Example:
+        >>> import jax, jaxrnn as jr
+        >>> cell = jr.learned_initial_carry(jr.gru(4))
+        >>> cell.init(jax.random.key(0), 3).initial_carry.h.shape
+        (4,)
+    """
+
+    def init(key, num_inputs):
+        params = cell.init(key, num_inputs)
+        return LearnedInitialCarryParams(params, cell.initial_carry(params))
+
+    def initial_carry(params, batch_shape=()):
+        dtypes = jax.eval_shape(cell.initial_carry, params.cell)
+        carry = jax.tree.map(
+            lambda leaf, like: leaf.astype(like.dtype), params.initial_carry, dtypes
+        )
+        return broadcast_carry(carry, batch_shape)
+
+    def mix(params, carry, z):
+        return cell.split.mix(params.cell, carry, z)
+
+    def prepare(params, key, xs, reset):
+        return cell.prepare(params.cell, key, xs, reset)
+
+    return cell._replace(
+        init=init,
+        initial_carry=initial_carry,
+        project=lambda params, x: cell.project(params.cell, x),
+        advance=lambda params, carry, z: cell.advance(params.cell, carry, z),
+        emit=lambda params, carry, x: cell.emit(params.cell, carry, x),
+        split=cell.split and cell.split._replace(mix=mix),
+        prepare=cell.prepare and prepare,
+    )

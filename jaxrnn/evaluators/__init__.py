@@ -1,0 +1,1 @@
+"""Evaluators: how a cell is run over time. An evaluator knows no cell."""

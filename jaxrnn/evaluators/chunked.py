@@ -1,0 +1,65 @@
+"""An outer scan over chunks, each run by an inner evaluator and rematerialised."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn import checks
+from jaxrnn.types import Evaluator, Path, Rollout
+
+
+def sqrt_size(num_steps: int) -> int:
+    """The chunk size ⌈√T⌉, which stores the fewest carries: T / K + K is least at K = √T."""
+    return max(1, math.isqrt(max(num_steps - 1, 0)) + 1)
+
+
+def chunked(size: int | Callable[[int], int], inner: Evaluator) -> Evaluator:
+    """Runs `inner` on chunks of `size` steps and stores only the carry in front of each.
+
+    The steps that are left when `size` does not divide T form a shorter last chunk.
+
+    Args:
+        size: Steps in a chunk, or a function of T that gives it.
+        inner: The evaluator for one chunk.
+
+    Returns:
+        The evaluator. Its `info` names the path; the inner one's is not kept.
+
+    Raises:
+        ValueError: `size` is below 1.
+    """
+    if not callable(size):
+        checks.positive(size, "size")
+
+    def evaluate(cell, params, carry, xs, mask, reset):
+        inputs = (xs, mask, reset)
+        num_steps = jax.tree.leaves(xs)[0].shape[0]
+        steps = size(num_steps) if callable(size) else size
+        whole = num_steps - num_steps % steps
+
+        # Inside a scan nothing can be shared with the recomputation, so barriers only cost time.
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def run(params, carry, inputs):
+            rollout = inner(cell, params, carry, *inputs)
+            return rollout.carry, rollout.outputs
+
+        def chunks_of(leaf):
+            return leaf[:whole].reshape(whole // steps, steps, *leaf.shape[1:])
+
+        def joined(leaf):
+            return leaf.reshape(whole, *leaf.shape[2:])
+
+        chunks = jax.tree.map(chunks_of, inputs)
+        carry, outputs = lax.scan(functools.partial(run, params), carry, chunks)
+        outputs = jax.tree.map(joined, outputs)
+        if whole < num_steps:
+            rest = jax.tree.map(lambda leaf: leaf[whole:], inputs)
+            carry, last_outputs = run(params, carry, rest)
+            outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last_outputs)
+        return Rollout(carry, outputs, Path("chunked"))
+
+    return evaluate

@@ -1,0 +1,1 @@
+"""Layers: maps from sequence to sequence with an explicit carry."""

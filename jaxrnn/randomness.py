@@ -1,0 +1,54 @@
+"""Keys as arguments: an array, None (the deterministic model), or a key that is missing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class MissingKey:
+    """Stands where a training step got no key: what draws noise raises, the rest ignores it."""
+
+    asked_by: str
+
+
+def split_key(key: Any, num: int) -> list[Any]:
+    """`num` keys from one; None and a missing key stay what they are.
+
+    Args:
+        key: A PRNG key, None, or MissingKey.
+        num: How many.
+
+    Returns:
+        A list of `num` keys.
+    """
+    if key is None or isinstance(key, MissingKey):
+        return [key] * num
+    return list(jax.random.split(key, num))
+
+
+def fold_in(key: Any, index: Any) -> Any:
+    """The key of number `index`; None and a missing key stay what they are."""
+    if key is None or isinstance(key, MissingKey):
+        return key
+    return jax.random.fold_in(key, index)
+
+
+def drawing_key(key: Any, name: str) -> Any:
+    """The key for a draw: an array, or None for the deterministic model.
+
+    Args:
+        key: A PRNG key, None, or MissingKey.
+        name: What draws, for the error.
+
+    Raises:
+        ValueError: A training step was called without a key although `name` draws noise.
+    """
+    if isinstance(key, MissingKey):
+        raise ValueError(
+            f"{name} draws noise but {key.asked_by} got no key: pass key=jax.random.key(...), "
+            "or pass key=None to unroll inside the loss for the deterministic model."
+        )
+    return key
