@@ -16,6 +16,11 @@ from jaxrnn.evaluators.sequential import sequential as sequential
 from jaxrnn.layers.recurrent import recurrent as recurrent
 from jaxrnn.noise import recurrent_dropout as recurrent_dropout
 from jaxrnn.noise import zoneout as zoneout
+from jaxrnn.training import TrainState as TrainState
+from jaxrnn.training import make_epoch_step as make_epoch_step
+from jaxrnn.training import make_tbptt_step as make_tbptt_step
+from jaxrnn.training import make_train_step as make_train_step
+from jaxrnn.training import parameter_labels as parameter_labels
 from jaxrnn.types import Affine as Affine
 from jaxrnn.types import Cell as Cell
 from jaxrnn.types import Layer as Layer

@@ -1,0 +1,292 @@
+"""Training steps as pure functions of a state; clipping, schedules and optimisers are optax's.
+
+The steps see a loss function and never a cell. They are not jitted, so that the caller decides
+about donation and sharding: `jax.jit(step, donate_argnums=0)`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from jaxrnn import checks
+from jaxrnn.boundary import detach
+from jaxrnn.randomness import MissingKey
+
+LossFn = Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]]
+TBPTTLossFn = Callable[[Any, Any, Any, Any], tuple[Any, tuple[Any, dict[str, Any]]]]
+
+_METRICS = ("loss", "gradient_norm", "recurrent_gradient_norm", "input_gradient_norm")
+_RECURRENT = ("peephole", "projection_kernel")
+
+
+class TrainState(NamedTuple):
+    """What training carries from step to step.
+
+    Attributes:
+        params: The parameters.
+        opt_state: The optimiser's state.
+        step: int32, the number of updates made.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Any
+
+    @classmethod
+    def create(cls, params: Any, optimizer: optax.GradientTransformation) -> "TrainState":
+        """The state before the first update.
+
+        Args:
+            params: Initial parameters.
+            optimizer: The optimiser whose steps will be made.
+
+        Returns:
+            The state with `step` 0.
+
+        Example:
+            >>> state = TrainState.create({"bias": jnp.zeros(3)}, optax.sgd(0.1))
+            >>> int(state.step)
+            0
+        """
+        return cls(params, optimizer.init(params), jnp.zeros((), jnp.int32))
+
+
+def make_train_step(
+    loss_fn: LossFn, optimizer: optax.GradientTransformation
+) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
+    """A training step on independent sequences.
+
+        params ← params + optimizer(∇ loss_fn(params, batch, key))
+
+    Args:
+        loss_fn: `(params, batch, key) -> (loss, metrics)`, a scalar and a dict of what else to
+            report. It passes `key` on to `unroll`; when the step got no key, a layer that draws
+            noise raises.
+        optimizer: Any optax transformation, clipping included.
+
+    Returns:
+        `train_step(state, batch, key=None) -> (state, metrics)`. The metrics hold `loss`,
+        `gradient_norm` (global, of the gradient as it came, before any clipping),
+        `recurrent_gradient_norm` and `input_gradient_norm` (of the parameters that
+        `parameter_labels` calls so), and those of `loss_fn`.
+
+    Raises:
+        TypeError: `loss_fn` does not return a real scalar and a dict.
+        ValueError: A metric has one of the names above, or noise is drawn without a key.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> cell = jr.lstm(4)
+        >>> def loss_fn(params, batch, key):
+        ...     outputs = jr.unroll(cell, params, batch, key=key).outputs
+        ...     return (outputs**2).mean(), {}
+        >>> optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
+        >>> train_step = jax.jit(make_train_step(loss_fn, optimizer), donate_argnums=0)
+        >>> state = TrainState.create(cell.init(jax.random.key(0), 3), optimizer)
+        >>> state, metrics = train_step(state, jnp.ones((2, 5, 3)))
+        >>> sorted(metrics)
+        ['gradient_norm', 'input_gradient_norm', 'loss', 'recurrent_gradient_norm']
+    """
+
+    def checked(params, batch, key):
+        loss, metrics = _pair(loss_fn(params, batch, key), "(loss, metrics)")
+        return _scalar(loss), _extra(metrics)
+
+    def train_step(state, batch, key=None):
+        key = MissingKey("train_step") if key is None else key
+        (loss, metrics), gradients = jax.value_and_grad(checked, has_aux=True)(
+            state.params, batch, key
+        )
+        return _updated(state, optimizer, gradients), _reported(loss, gradients, metrics)
+
+    return train_step
+
+
+def make_tbptt_step(
+    loss_fn: TBPTTLossFn, optimizer: optax.GradientTransformation
+) -> Callable[..., tuple[TrainState, Any, dict[str, Any]]]:
+    """A training step on one chunk of many streams: truncated backpropagation through time.
+
+        carryₙ₊₁ = loss_fn(params, detach(carryₙ), chunkₙ),  ∇ stops at the start of the chunk
+
+    Row b of the carry belongs to row b of every chunk: a chunk must continue the streams of the
+    chunk before it, row by row (`sequences.batching.stream_batches` makes such chunks). A row whose
+    stream ends takes a new one by a `reset` flag at its first step, which `loss_fn` passes on to
+    `unroll` with the mask. Detaching keeps the carry's values: it is not resetting.
+
+    Args:
+        loss_fn: `(params, carry, batch, key) -> (loss, (carry, metrics))`.
+        optimizer: Any optax transformation.
+
+    Returns:
+        `tbptt_step(state, carry, batch, key=None) -> (state, carry, metrics)`, metrics as in
+        `make_train_step`.
+
+    Raises:
+        TypeError: `loss_fn` returns something else, or a carry of another structure or dtype.
+        ValueError: The carry comes back with another shape, a metric has a taken name, or noise
+            is drawn without a key.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> cell = jr.gru(4)
+        >>> def loss_fn(params, carry, batch, key):
+        ...     rollout = jr.unroll(cell, params, batch["xs"], carry=carry, reset=batch["reset"])
+        ...     return (rollout.outputs**2).mean(), (rollout.carry, {})
+        >>> optimizer = optax.adam(1e-2)
+        >>> tbptt_step = jax.jit(make_tbptt_step(loss_fn, optimizer), donate_argnums=(0, 1))
+        >>> state = TrainState.create(cell.init(jax.random.key(0), 3), optimizer)
+        >>> carry = cell.initial_carry(state.params, (2,))
+        >>> chunk = {"xs": jnp.ones((2, 5, 3)), "reset": jnp.zeros((2, 5), bool)}
+        >>> for _ in range(2):
+        ...     state, carry, metrics = tbptt_step(state, carry, chunk)
+        >>> int(state.step)
+        2
+    """
+
+    def checked(params, carry, batch, key):
+        loss, rest = _pair(loss_fn(params, carry, batch, key), "(loss, (carry, metrics))")
+        new_carry, metrics = _pair(rest, "(loss, (carry, metrics))")
+        checks.same_tree(new_carry, carry, "the carry that loss_fn returns")
+        return _scalar(loss), (new_carry, _extra(metrics))
+
+    def tbptt_step(state, carry, batch, key=None):
+        key = MissingKey("tbptt_step") if key is None else key
+        (loss, (carry, metrics)), gradients = jax.value_and_grad(checked, has_aux=True)(
+            state.params, detach(carry), batch, key
+        )
+        state = _updated(state, optimizer, gradients)
+        return state, detach(carry), _reported(loss, gradients, metrics)
+
+    return tbptt_step
+
+
+def make_epoch_step(
+    loss_fn: LossFn, optimizer: optax.GradientTransformation
+) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
+    """Many training steps in one scan, so that one `jit` call runs a whole epoch.
+
+    Args:
+        loss_fn: As for `make_train_step`.
+        optimizer: Any optax transformation.
+
+    Returns:
+        `epoch_step(state, batches, key=None) -> (state, metrics)`: `batches` is a tree like a
+        batch with a leading axis of N minibatches, taken in that order; each step has a key of
+        its own; the metrics have a leading axis N.
+
+    Raises:
+        TypeError: As `make_train_step`.
+        ValueError: As `make_train_step`.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> cell = jr.elman(4)
+        >>> def loss_fn(params, batch, key):
+        ...     return (jr.unroll(cell, params, batch, key=key).outputs ** 2).mean(), {}
+        >>> optimizer = optax.sgd(0.1)
+        >>> epoch_step = jax.jit(make_epoch_step(loss_fn, optimizer), donate_argnums=0)
+        >>> state = TrainState.create(cell.init(jax.random.key(0), 3), optimizer)
+        >>> state, metrics = epoch_step(state, jnp.ones((10, 2, 5, 3)))
+        >>> metrics["loss"].shape
+        (10,)
+    """
+    train_step = make_train_step(loss_fn, optimizer)
+
+    def epoch_step(state, batches, key=None):
+        num_batches = jax.tree.leaves(batches)[0].shape[0]
+        keys = None if key is None else jax.random.split(key, num_batches)
+        return lax.scan(lambda state, inputs: train_step(state, *inputs), state, (batches, keys))
+
+    return epoch_step
+
+
+def parameter_labels(params: Any) -> Any:
+    """Names what each parameter is for, as `optax.multi_transform` wants it.
+
+    * `"recurrent"`: what multiplies the carry: `recurrent_...`, `peephole`, `projection_kernel`,
+      and a learned `initial_carry`.
+    * `"input"`: the other parameters of a record that has a recurrent one, and embedding tables.
+    * `"readout"`: everything else, dense layers and norms wherever they stand.
+
+    Args:
+        params: The parameters of a cell, of a layer, or any tree of those.
+
+    Returns:
+        A tree like `params` of strings.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> params = jr.elman(4).init(jax.random.key(0), 3)
+        >>> parameter_labels(params)
+        ElmanParams(kernel='input', recurrent_kernel='recurrent', bias='input')
+        >>> optimizer = optax.multi_transform(
+        ...     {"recurrent": optax.adam(1e-3), "input": optax.adam(1e-2)}, parameter_labels
+        ... )
+    """
+    paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [[_name(entry) for entry in path] for path, _ in paths]
+    recurrences = {tuple(path[:-1]) for path in names if path and _is_recurrent(path[-1])}
+
+    def label(path):
+        if "initial_carry" in path or (path and _is_recurrent(path[-1])):
+            return "recurrent"
+        if tuple(path[:-1]) in recurrences or path[-1:] == ["table"]:
+            return "input"
+        return "readout"
+
+    return tree.unflatten([label(path) for path in names])
+
+
+def _is_recurrent(name: str) -> bool:
+    return name.startswith("recurrent") or name in _RECURRENT
+
+
+def _name(entry: Any) -> str:
+    """The name or number of one step of a tree path."""
+    return jax.tree_util.keystr((entry,), simple=True)
+
+
+def _updated(state, optimizer, gradients):
+    updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+    return TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
+
+
+def _reported(loss, gradients, metrics):
+    labels = jax.tree.leaves(parameter_labels(gradients))
+    leaves = jax.tree.leaves(gradients)
+
+    def norm(wanted):
+        chosen = [leaf for leaf, label in zip(leaves, labels, strict=True) if label in wanted]
+        return optax.tree.norm(chosen)
+
+    norms = norm(set(labels)), norm({"recurrent"}), norm({"input"})
+    return dict(zip(_METRICS, (loss, *norms), strict=True)) | metrics
+
+
+def _pair(result, expected):
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"loss_fn must return {expected}, got {jax.tree.structure(result)}.")
+    return result
+
+
+def _scalar(loss):
+    if jnp.shape(loss) != () or not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
+        raise TypeError(
+            "loss_fn must return a real scalar loss, "
+            f"got the shape {jnp.shape(loss)} and dtype {jnp.result_type(loss)}."
+        )
+    return loss
+
+
+def _extra(metrics):
+    if not isinstance(metrics, dict):
+        raise TypeError(f"loss_fn must return its metrics as a dict, got {type(metrics).__name__}.")
+    taken = sorted(set(metrics) & set(_METRICS))
+    if taken:
+        raise ValueError(f"the metrics of loss_fn must not be named {taken}: every step has those.")
+    return metrics
