@@ -1,0 +1,232 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxrnn as jr
+
+NUM_STEPS, NUM_INPUTS, NUM_UNITS = 6, 3, 4
+
+
+def make_cell():
+    return jr.learned_initial_carry(jr.lstm(NUM_UNITS, param_dtype=jnp.float64))
+
+
+def squared_outputs(cell):
+    def loss_fn(params, batch, key):
+        outputs = jr.unroll(cell, params, batch, key=key).outputs
+        return (outputs**2).sum(), {"largest": jnp.abs(outputs).max()}
+
+    return loss_fn
+
+
+def batch_of(num_rows=2, num_steps=NUM_STEPS, seed=0):
+    return jax.random.normal(jax.random.key(seed), (num_rows, num_steps, NUM_INPUTS), jnp.float64)
+
+
+def start(cell, optimizer):
+    return jr.TrainState.create(cell.init(jax.random.key(1), NUM_INPUTS), optimizer)
+
+
+def test_train_step_is_the_optax_update_of_the_gradient(x64):
+    cell, optimizer = make_cell(), optax.adam(1e-2)
+    loss_fn, state, batch = squared_outputs(cell), start(make_cell(), optimizer), batch_of()
+    new_state, metrics = jax.jit(jr.make_train_step(loss_fn, optimizer))(state, batch)
+    (loss, _), gradients = jax.value_and_grad(loss_fn, has_aux=True)(state.params, batch, None)
+    updates, _ = optimizer.update(gradients, state.opt_state, state.params)
+    chex.assert_trees_all_close(
+        new_state.params, optax.apply_updates(state.params, updates), rtol=1e-12
+    )
+    assert int(new_state.step) == 1
+    np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-12)
+
+
+def test_gradient_norms_are_before_clipping_and_apart(x64):
+    optimizer = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(1.0))
+    cell = make_cell()
+    loss_fn, state, batch = squared_outputs(cell), start(cell, optimizer), batch_of()
+    new_state, metrics = jr.make_train_step(loss_fn, optimizer)(state, batch)
+    gradients = jax.grad(loss_fn, has_aux=True)(state.params, batch, None)[0]
+    lstm = gradients.cell
+    recurrent = [lstm.recurrent_kernel, *jax.tree.leaves(gradients.initial_carry)]
+    expected = {
+        "gradient_norm": jax.tree.leaves(gradients),
+        "recurrent_gradient_norm": recurrent,
+        "input_gradient_norm": [lstm.kernel, lstm.bias],
+    }
+    for name, leaves in expected.items():
+        norm = np.sqrt(sum(np.sum(np.square(leaf)) for leaf in leaves))
+        np.testing.assert_allclose(metrics[name], norm, rtol=1e-12)
+    moved = jax.tree.map(jnp.subtract, new_state.params, state.params)
+    np.testing.assert_allclose(optax.tree.norm(moved), 1e-3, rtol=1e-9)
+    assert metrics["gradient_norm"] > 1e-2
+
+
+def test_epoch_step_equals_a_loop_of_train_steps(x64):
+    cell, optimizer = make_cell(), optax.adam(1e-2)
+    loss_fn = squared_outputs(cell)
+    batches = jnp.stack([batch_of(seed=seed) for seed in range(3)])
+    state = start(cell, optimizer)
+    after, metrics = jax.jit(jr.make_epoch_step(loss_fn, optimizer))(state, batches)
+    train_step, losses = jr.make_train_step(loss_fn, optimizer), []
+    for batch in batches:
+        state, one = train_step(state, batch)
+        losses.append(one["loss"])
+    chex.assert_trees_all_close(after, state, rtol=1e-10)
+    np.testing.assert_allclose(metrics["loss"], losses, rtol=1e-10)
+
+
+def test_epoch_step_gives_every_step_its_own_key():
+    def loss_fn(params, batch, key):
+        return params.sum() * 0.0, {"draw": jax.random.uniform(key)}
+
+    optimizer = optax.sgd(0.1)
+    state = jr.TrainState.create(jnp.zeros(2), optimizer)
+    epoch_step = jr.make_epoch_step(loss_fn, optimizer)
+    draws = epoch_step(state, jnp.zeros((4, 1)), jax.random.key(0))[1]["draw"]
+    assert len(set(np.asarray(draws).tolist())) == 4
+
+
+def tbptt_loss(cell):
+    def loss_fn(params, carry, batch, key):
+        xs, reset = batch
+        rollout = jr.unroll(cell, params, xs, carry=carry, reset=reset, key=key)
+        return (rollout.outputs**2).sum(), (rollout.carry, {})
+
+    return loss_fn
+
+
+def test_tbptt_keeps_the_carry_and_cuts_the_gradient(x64):
+    cell, optimizer = make_cell(), optax.sgd(0.0)
+    xs, no_reset = batch_of(), jnp.zeros((2, 3), bool)
+    loss_fn, state = tbptt_loss(cell), start(cell, optax.sgd(0.0))
+    step = jax.jit(jr.make_tbptt_step(loss_fn, optimizer))
+    carry = cell.initial_carry(state.params, (2,))
+    state, middle, first = step(state, carry, (xs[:, :3], no_reset))
+    state, last, second = step(state, middle, (xs[:, 3:], no_reset))
+    whole = jr.unroll(cell, state.params, xs)
+    chex.assert_trees_all_close(last, whole.carry, rtol=1e-12)
+    np.testing.assert_allclose(first["loss"] + second["loss"], (whole.outputs**2).sum(), rtol=1e-12)
+    constant = jax.tree.map(jnp.asarray, middle)
+    cut = jax.grad(lambda p: loss_fn(p, constant, (xs[:, 3:], no_reset), None)[0])(state.params)
+    np.testing.assert_allclose(second["gradient_norm"], optax.tree.norm(cut), rtol=1e-12)
+
+    def through(params):
+        carry = jr.unroll(cell, params, xs[:, :3]).carry
+        return loss_fn(params, carry, (xs[:, 3:], no_reset), None)[0]
+
+    uncut = optax.tree.norm(jax.grad(through)(state.params))
+    assert abs(float(uncut - second["gradient_norm"])) > 1e-3
+
+
+def test_tbptt_over_one_chunk_is_full_backpropagation(x64):
+    cell, optimizer = make_cell(), optax.adam(1e-2)
+    xs, state = batch_of(), start(make_cell(), optimizer)
+    no_reset = jnp.zeros((2, NUM_STEPS), bool)
+    carry = cell.initial_carry(state.params, (2,))
+
+    def whole_loss(params, batch, key):
+        return (jr.unroll(cell, params, batch[0], carry=carry).outputs ** 2).sum(), {}
+
+    whole = jr.make_train_step(whole_loss, optimizer)(state, (xs, no_reset))[0]
+    chunk = jr.make_tbptt_step(tbptt_loss(cell), optimizer)(state, carry, (xs, no_reset))[0]
+    chex.assert_trees_all_close(whole, chunk, rtol=1e-12)
+
+
+def test_a_reset_in_one_row_starts_only_that_row_anew(x64):
+    cell, optimizer = make_cell(), optax.sgd(0.0)
+    xs, state = batch_of(), start(make_cell(), optimizer)
+    step = jr.make_tbptt_step(tbptt_loss(cell), optimizer)
+    fresh = cell.initial_carry(state.params, (2,))
+    old = jr.unroll(cell, state.params, batch_of(seed=7)).carry
+    ended = jnp.zeros((2, NUM_STEPS), bool).at[0, 0].set(True)
+    _, carry, _ = step(state, old, (xs, ended))
+    start_anew = jr.unroll(cell, state.params, xs, carry=fresh).carry
+    go_on = jr.unroll(cell, state.params, xs, carry=old).carry
+    np.testing.assert_allclose(carry.h[0], start_anew.h[0], rtol=1e-12)
+    np.testing.assert_allclose(carry.h[1], go_on.h[1], rtol=1e-12)
+
+
+def test_noise_without_a_key_raises_and_with_key_none_inside_is_deterministic():
+    cell, optimizer = jr.zoneout(jr.gru(NUM_UNITS), 0.5), optax.sgd(0.1)
+    state = start(cell, optimizer)
+    xs = jnp.ones((2, 4, NUM_INPUTS))
+    train_step = jax.jit(jr.make_train_step(squared_outputs(cell), optimizer))
+    with pytest.raises(ValueError, match="zoneout draws noise but train_step got no key"):
+        train_step(state, xs)
+    losses = [float(train_step(state, xs, jax.random.key(seed))[1]["loss"]) for seed in (0, 0, 1)]
+    assert losses[0] == losses[1] != losses[2]
+
+    def deterministic(params, batch, key):
+        return (jr.unroll(cell, params, batch, key=None).outputs ** 2).sum(), {}
+
+    jr.make_train_step(deterministic, optimizer)(state, xs)
+    with pytest.raises(ValueError, match="epoch|train_step got no key"):
+        jr.make_epoch_step(squared_outputs(cell), optimizer)(state, xs[None])
+
+
+def test_a_step_compiles_once():
+    cell, optimizer = jr.lstm(NUM_UNITS), optax.adam(1e-3)
+    train_step = chex.assert_max_traces(jr.make_train_step(squared_outputs(cell), optimizer), n=1)
+    jitted, state = jax.jit(train_step), start(cell, optimizer)
+    for seed in range(3):
+        state, _ = jitted(state, batch_of(seed=seed).astype(jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        (lambda loss: loss, TypeError, r"must return \(loss, metrics\)"),
+        (lambda loss: (loss[None], {}), TypeError, "real scalar"),
+        (lambda loss: (loss.astype(int), {}), TypeError, "real scalar"),
+        (lambda loss: (loss, [1]), TypeError, "metrics as a dict"),
+        (lambda loss: (loss, {"loss": loss}), ValueError, "must not be named"),
+    ],
+)
+def test_what_a_loss_function_may_return(returned, error, message):
+    step = jr.make_train_step(lambda params, batch, key: returned(params.sum()), optax.sgd(0.1))
+    with pytest.raises(error, match=message):
+        step(jr.TrainState.create(jnp.ones(2), optax.sgd(0.1)), None)
+
+
+def test_tbptt_refuses_a_carry_of_another_kind():
+    def loss_fn(params, carry, batch, key):
+        return params.sum(), (carry[:1], {})
+
+    step = jr.make_tbptt_step(loss_fn, optax.sgd(0.1))
+    state = jr.TrainState.create(jnp.ones(2), optax.sgd(0.1))
+    with pytest.raises(ValueError, match="the carry that loss_fn returns must have the shape"):
+        step(state, jnp.zeros(3), None)
+
+
+def test_labels_over_a_stack():
+    params = {
+        "body": (
+            jr.embed(3).init(jax.random.key(0), 5),
+            jr.learned_initial_carry(jr.lstm(4, peephole=True)).init(jax.random.key(0), 3),
+        ),
+        "head": jr.dense(2).init(jax.random.key(0), 4),
+    }
+    labels = jr.parameter_labels(params)
+    assert labels["body"][0].table == "input"
+    assert labels["body"][1].cell.kernel == "input"
+    assert labels["body"][1].cell.bias == "input"
+    assert labels["body"][1].cell.recurrent_kernel == "recurrent"
+    assert labels["body"][1].cell.peephole == "recurrent"
+    assert labels["body"][1].initial_carry == jr.LSTMCarry("recurrent", "recurrent")
+    assert set(labels["head"]) == {"readout"}
+
+
+def test_labels_drive_multi_transform():
+    cell = jr.elman(NUM_UNITS)
+    optimizer = optax.multi_transform(
+        {"recurrent": optax.set_to_zero(), "input": optax.sgd(0.1)}, jr.parameter_labels
+    )
+    state = start(cell, optimizer)
+    batch = batch_of().astype(jnp.float32)
+    new_state, _ = jr.make_train_step(squared_outputs(cell), optimizer)(state, batch)
+    old, new = state.params, new_state.params
+    assert (new.recurrent_kernel == old.recurrent_kernel).all()
+    assert (new.kernel != old.kernel).any()
