@@ -190,15 +190,25 @@ def is_real(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
+def params_behind_carry(subject: Subject, carry_gradient: Any, rows: Iterable[int]) -> Any:
+    """The gradient of params that reaches them through the initial carry of some rows."""
+
+    def initial_carry(params):
+        return subject._replace(params=params).initial_carry((len(ROWS),))
+
+    _, pull = jax.vjp(initial_carry, subject.params)
+    return jax.device_get(pull(_keep(rows, carry_gradient))[0])
+
+
 def weigh(case: Case, outputs_of: Iterable[int], carry_of: Iterable[int]) -> Case:
     """The case with the weights of all rows but these set to zero."""
-
-    def keep(rows, tree):
-        flag = np.isin(np.arange(len(ROWS)), list(rows))
-        return jax.tree.map(lambda leaf: (leaf.T * flag).T, tree)
-
     outputs, carry = case.weights
-    return case._replace(weights=(keep(outputs_of, outputs), keep(carry_of, carry)))
+    return case._replace(weights=(_keep(outputs_of, outputs), _keep(carry_of, carry)))
+
+
+def _keep(rows, tree):
+    flag = np.isin(np.arange(len(ROWS)), list(rows))
+    return jax.tree.map(lambda leaf: (leaf.T * flag).T if is_real(leaf) else leaf, tree)
 
 
 def _lay_out(vectors, padding):

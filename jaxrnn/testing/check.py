@@ -134,7 +134,7 @@ def _check_subject(subject, num_inputs, evaluators, key):
     rows.check_rows_apart(run, case, other_xs, clean, subject.causal)
     if subject.causal:
         laws.check_step(subject, start, run(start))
-    _check_flags(subject, run, case, clean, start.carry, reverse=False)
+    _check_flags(subject, run, case, clean, reverse=False)
     laws.check_gradient(run, case, clean, subject.params)
     laws.check_split(subject, case, key)
     calls.check_unsettled(subject, case, clean)
@@ -149,9 +149,9 @@ def _check_subject(subject, num_inputs, evaluators, key):
     calls.check_keys(subject, start, run(start), evaluators, key)
 
 
-def _check_flags(subject, run, case, clean, initial_carry, reverse):
+def _check_flags(subject, run, case, clean, reverse):
     rows.check_copy(run, case, clean, exact=isinstance(subject.record, Cell))
-    rows.check_reset(run, case, clean, initial_carry, reverse)
+    rows.check_reset(run, case, clean, subject, reverse)
     rows.check_shield(run, case, clean)
 
 
@@ -160,7 +160,7 @@ def _check_reverse(subject, start, other_xs):
     case = in_the_middle(run, start, reverse=True)
     clean = run(case)
     rows.check_padding(run, case, other_xs, clean)
-    _check_flags(subject, run, case, clean, start.carry, reverse=True)
+    _check_flags(subject, run, case, clean, reverse=True)
 
 
 def _check_evaluator(subject, evaluator, name, case, other_xs, clean):
