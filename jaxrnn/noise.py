@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxrnn import checks
 from jaxrnn.boundary import broadcast_carry
-from jaxrnn.randomness import drawing_key, split_key
+from jaxrnn.randomness import drawing_key, from_sequence_start, split_key
 from jaxrnn.types import Cell, Split
 
 
@@ -123,7 +122,7 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         if reset is None:
             return broadcast_carry(_flags(key, rates, carry, leading[1:]), leading[:1])
         flags = _flags(key, rates, carry, leading)
-        return jax.tree.map(lambda leaf: _from_sequence_start(leaf, reset), flags)
+        return jax.tree.map(lambda leaf: from_sequence_start(leaf, reset), flags)
 
     def mix(params, carry, z):
         def drop(leaf, flag):
@@ -166,11 +165,3 @@ def _flags(key: Any, rates: Any, carry: Any, leading: tuple[int, ...]) -> Any:
         jax.random.bernoulli(leaf_key, rate, (*leading, *leaf.shape))
         for leaf_key, rate, leaf in draws
     )
-
-
-def _from_sequence_start(flags: Any, reset: Any) -> Any:
-    """The flags that were drawn for the first step of the sequence each step belongs to."""
-    steps = jnp.arange(reset.shape[0]).reshape(-1, *[1] * (reset.ndim - 1))
-    start = lax.cummax(jnp.where(reset, steps, 0))
-    start = start.reshape(*start.shape, *[1] * (flags.ndim - start.ndim))
-    return jnp.take_along_axis(flags, start, axis=0)

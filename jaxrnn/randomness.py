@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
 
 @jax.tree_util.register_static
@@ -52,3 +54,23 @@ def drawing_key(key: Any, name: str) -> Any:
             "or pass key=None to unroll inside the loss for the deterministic model."
         )
     return key
+
+
+def from_sequence_start(draws: Any, reset: Any) -> Any:
+    """What was drawn for the first step of the sequence each step belongs to.
+
+    Args:
+        draws: `[T, *batch, ...]`, a draw for every step.
+        reset: bool `[T, *batch]`.
+
+    Returns:
+        An array like `draws`, constant from a reset to the next one.
+
+    Example:
+        >>> from_sequence_start(jnp.array([5, 6, 7, 8]), jnp.array([False, False, True, False]))
+        Array([5, 5, 7, 7], dtype=int32)
+    """
+    steps = jnp.arange(reset.shape[0]).reshape(-1, *[1] * (reset.ndim - 1))
+    start = lax.cummax(jnp.where(reset, steps, 0))
+    start = start.reshape(*start.shape, *[1] * (draws.ndim - start.ndim))
+    return jnp.take_along_axis(draws, start, axis=0)
