@@ -14,7 +14,10 @@ from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm
 from jaxrnn.combinators import learned_initial_carry as learned_initial_carry
 from jaxrnn.combinators import simple_cell as simple_cell
+from jaxrnn.evaluators.associative import associative as associative
 from jaxrnn.evaluators.auto import auto as auto
+from jaxrnn.evaluators.chunked import chunked as chunked
+from jaxrnn.evaluators.newton import newton as newton
 from jaxrnn.evaluators.sequential import sequential as sequential
 from jaxrnn.layers.bidirectional import Directions as Directions
 from jaxrnn.layers.bidirectional import bidirectional as bidirectional
@@ -28,6 +31,7 @@ from jaxrnn.layers.layer_norm import layer_norm as layer_norm
 from jaxrnn.layers.recurrent import recurrent as recurrent
 from jaxrnn.layers.residual import residual as residual
 from jaxrnn.layers.serial import serial as serial
+from jaxrnn.linear_scan import linear_scan as linear_scan
 from jaxrnn.noise import recurrent_dropout as recurrent_dropout
 from jaxrnn.noise import zoneout as zoneout
 from jaxrnn.training import TrainState as TrainState

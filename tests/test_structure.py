@@ -14,6 +14,7 @@ PACKAGE = pathlib.Path(jaxrnn.__file__).parent
 RANKS = [
     ({"types", "checks", "initializers", "randomness", "sequences", "losses"}, True),
     ({"boundary"}, False),
+    ({"linear_scan", "dense_scan"}, False),
     ({"cells"}, False),
     ({"combinators", "noise"}, False),
     ({"evaluators"}, True),

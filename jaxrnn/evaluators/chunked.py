@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
+from jaxrnn.evaluators.scan import scan
 from jaxrnn.types import Evaluator, Path, Rollout
 
 
@@ -17,21 +18,31 @@ def sqrt_size(num_steps: int) -> int:
     return max(1, math.isqrt(max(num_steps - 1, 0)) + 1)
 
 
-def chunked(size: int | Callable[[int], int], inner: Evaluator) -> Evaluator:
+def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Evaluator:
     """Runs `inner` on chunks of `size` steps and stores only the carry in front of each.
 
     The steps that are left when `size` does not divide T form a shorter last chunk.
 
     Args:
         size: Steps in a chunk, or a function of T that gives it.
-        inner: The evaluator for one chunk.
+        inner: The evaluator for one chunk; None is the plain scan.
 
     Returns:
         The evaluator. Its `info` names the path; the inner one's is not kept.
 
     Raises:
+        TypeError: `size` is neither an int nor a function.
         ValueError: `size` is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> cell = jr.gru(4)
+        >>> params = cell.init(jax.random.key(0), 3)
+        >>> evaluator = jr.chunked(16, jr.newton())
+        >>> jr.unroll(cell, params, jnp.ones((100, 3)), evaluator=evaluator).outputs.shape
+        (100, 4)
     """
+    inner = scan(1) if inner is None else inner
     if not callable(size):
         checks.positive(size, "size")
 

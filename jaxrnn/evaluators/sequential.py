@@ -1,11 +1,9 @@
 """Step after step with `lax.scan`: the evaluator that every other one must agree with."""
 
-from jax import lax
-
 from jaxrnn import checks
-from jaxrnn.boundary import guarded, project
 from jaxrnn.evaluators.chunked import chunked, sqrt_size
-from jaxrnn.types import Evaluator, Path, Rollout
+from jaxrnn.evaluators.scan import scan
+from jaxrnn.types import Evaluator
 
 
 def sequential(scan_unroll: int = 1, checkpoint: int | str | None = None) -> Evaluator:
@@ -40,17 +38,7 @@ def sequential(scan_unroll: int = 1, checkpoint: int | str | None = None) -> Eva
     if checkpoint is not None and checkpoint != "sqrt":
         checks.positive(checkpoint, "checkpoint")
 
-    def evaluate(cell, params, carry, xs, mask, reset):
-        advance = guarded(cell, params)
-
-        def step(carry, inputs):
-            x, mask, reset = inputs
-            carry = advance(carry, project(cell, params, x), mask, reset)
-            return carry, cell.emit(params, carry, x)
-
-        carry, outputs = lax.scan(step, carry, (xs, mask, reset), unroll=scan_unroll)
-        return Rollout(carry, outputs, Path("sequential"))
-
+    evaluate = scan(scan_unroll)
     if checkpoint is None:
         return evaluate
     return chunked(sqrt_size if checkpoint == "sqrt" else checkpoint, evaluate)

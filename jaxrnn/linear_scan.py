@@ -1,0 +1,253 @@
+"""The linear recurrence hₜ = aₜ ⊙ hₜ₋₁ + bₜ, in sequence or in parallel, with its own derivative.
+
+How the parallel form works. The map h ↦ a h + b after the map h ↦ a' h + b' is
+h ↦ a a' h + (a b' + b), so pairs (a, b) form a monoid with the identity (1, 0). A masked step is
+that identity. A reset is a flag of the pair, not a = 0, because 0 · NaN is NaN: a flagged map
+forgets what came before it by selection,
+
+    (a', b', r') then (a, b, r) = r ? (a, b, True) : (a a', a b' + b, r').
+
+The derivative of a linear recurrence is the same recurrence of tangents,
+ḣₜ = aₜ ḣₜ₋₁ + (ȧₜ hₜ₋₁ + ḃₜ), which transposes to one scan backwards. As a rule in forward mode it
+serves forward, reverse, higher and complex derivatives and stores a and h alone.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn.boundary import flip, flip_reset
+from jaxrnn.sequences.masks import as_mask
+
+_CHUNK = 256
+
+
+def linear_scan(
+    a: Any,
+    b: Any,
+    h0: Any = None,
+    *,
+    mask: Any = None,
+    reset: Any = None,
+    initial: Any = 0,
+    axis: int = -2,
+    reverse: bool = False,
+    method: str = "auto",
+) -> Any:
+    """Solves hₜ = aₜ ⊙ hₜ₋₁ + bₜ for all steps, elementwise, real or complex.
+
+        h' = rₜ ? initial : hₜ₋₁,  hₜ = mₜ ? aₜ ⊙ h' + bₜ : h'
+
+    Martin and Cundy 2018 (arXiv:1709.04057) for the parallel form; Blelloch 1990 for the scan. The
+    derivative follows JAX's convention for complex numbers: cotangents are not conjugated.
+
+    Args:
+        a: `[..., T, N]`, or 1 on the time axis for a recurrence that does not change with time;
+            broadcast against `b`.
+        b: `[..., T, N]`.
+        h0: `[..., N]`, what the chunk starts from; None is `initial`.
+        mask: bool `[..., T]` over the axes of `b` up to time; False keeps h.
+        reset: bool `[..., T]`; True starts from `initial` before the step, and stops NaN.
+        initial: What a reset returns to, broadcast against `b` without its time axis.
+        axis: The time axis of `b`.
+        reverse: Run from the end: hₜ = aₜ ⊙ hₜ₊₁ + bₜ, a boundary before t cutting what comes
+            from t to t - 1.
+        method: "sequential", "associative", "chunked", or "auto": sequential on CPU, where it is
+            several times faster to run and to compile, and associative elsewhere.
+
+    Returns:
+        h `[..., T, N]` for every step.
+
+    Raises:
+        ValueError: Shapes disagree, or `method` is another word.
+        TypeError: A flag array is of another kind.
+
+    Example:
+        >>> a, b = jnp.full((3, 1), 0.5), jnp.array([[1.0], [0.0], [2.0]])
+        >>> linear_scan(a, b)[:, 0]
+        Array([1.  , 0.5 , 2.25], dtype=float32)
+    """
+    if method not in _METHODS:
+        raise ValueError(f"method must be one of {tuple(_METHODS)}, got {method!r}.")
+    b = jnp.asarray(b)
+    axis = _time_axis(b, axis)
+    mask, reset = (
+        None if flag is None else jnp.moveaxis(_flags(flag, b, axis, name), axis, 0)
+        for flag, name in ((mask, "mask"), (reset, "reset"))
+    )
+    dtype = jnp.result_type(a, b, initial, 0 if h0 is None else h0)
+    a = jnp.moveaxis(_coefficients(a, b, axis), axis, 0).astype(dtype)
+    b = jnp.moveaxis(b, axis, 0).astype(dtype)
+    initial = _broadcast(initial, b.shape[1:], "initial").astype(dtype)
+    h0 = initial if h0 is None else _broadcast(h0, b.shape[1:], "h0").astype(dtype)
+    if b.shape[0] == 0:
+        return jnp.moveaxis(b, 0, axis)
+    if reverse:
+        a, b, mask, reset = flip(a), flip(b), flip(mask), flip_reset(reset)
+    h = _guarded_solve(method, a, b, h0, mask, reset, initial)
+    return jnp.moveaxis(flip(h) if reverse else h, 0, axis)
+
+
+def _guarded_solve(method, a, b, h0, mask, reset, initial):
+    """Mask and reset as what the solver knows: the identity (1, 0), and a fresh start."""
+    if mask is not None:
+        mask = _widen(mask, b)
+        a, b = jnp.where(mask, a, 1), jnp.where(mask, b, 0)
+    if reset is None:
+        return _solve(method, a, b.at[0].add(a[0] * h0), None)
+    fresh = jnp.broadcast_to(_widen(reset, b), b.shape)
+    # Selected before and after they multiply: NaN times zero is NaN in the product's value and in
+    # both of its cotangents.
+    before = jnp.where(fresh, 0, a)
+    b = b + jnp.where(fresh, jnp.where(fresh, a, 0) * initial, 0)
+    b = b.at[0].add(jnp.where(fresh[0], 0, before[0] * h0))
+    return _solve(method, before, b, fresh)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solve(method, a, b, fresh):
+    """hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = 0, time first."""
+    return _METHODS[method](a, b, fresh)
+
+
+@_solve.defjvp
+def _solve_jvp(method, primals, tangents):
+    a, b, fresh = primals
+    a_dot, b_dot, _ = tangents
+    h = _solve(method, a, b, fresh)
+    return h, _tangent_solve(method, a, a_dot * _before(h, fresh) + b_dot, fresh)
+
+
+def _tangent_solve(method, a, b, fresh):
+    """The solver as a linear map of b, whose transpose is the solver run backwards."""
+
+    def residual(h):
+        return h - a * _before(h, fresh)
+
+    def solve(_, b):
+        return _METHODS[method](a, b, fresh)
+
+    def transpose_solve(_, cotangent):
+        after = None if fresh is None else flip_reset(fresh)
+        coefficients = jnp.roll(flip(a), 1, axis=0)
+        return flip(_METHODS[method](coefficients, flip(cotangent), after))
+
+    return lax.custom_linear_solve(residual, b, solve, transpose_solve)
+
+
+def _before(h, fresh):
+    """hₜ₋₁, zero where there is none."""
+    shifted = jnp.concatenate([jnp.zeros_like(h[:1]), h[:-1]])
+    return shifted if fresh is None else jnp.where(fresh, 0, shifted)
+
+
+def _sequential(a, b, fresh):
+    def step(h, inputs):
+        a, b, fresh = inputs
+        h = a * h + b if fresh is None else jnp.where(fresh, b, a * h + b)
+        return h, h
+
+    def fixed_step(h, b):
+        h = a[0] * h + b
+        return h, h
+
+    zero = jnp.zeros_like(b[0])
+    if a.shape[0] == b.shape[0]:
+        return lax.scan(step, zero, (a, b, fresh))[1]
+    return lax.scan(fixed_step, zero, b)[1]
+
+
+def _associative(a, b, fresh):
+    def compose(before, after):
+        (a1, b1, *r1), (a2, b2, *r2) = before, after
+        if not r1:
+            return a2 * a1, a2 * b1 + b2
+        return (
+            jnp.where(r2[0], a2, a2 * a1),
+            jnp.where(r2[0], b2, a2 * b1 + b2),
+            r1[0] | r2[0],
+        )
+
+    elements = (jnp.broadcast_to(a, b.shape), b, *(() if fresh is None else (fresh,)))
+    return lax.associative_scan(compose, elements)[1]
+
+
+def _chunked(a, b, fresh):
+    """Sequential over chunks, associative inside: what is parallel has a bounded size."""
+    num_steps = b.shape[0]
+    if num_steps <= _CHUNK:
+        return _associative(a, b, fresh)
+    padding = -num_steps % _CHUNK
+
+    def chunks_of(leaf, fill):
+        rows = jnp.full((padding, *leaf.shape[1:]), fill, leaf.dtype)
+        return jnp.concatenate([leaf, rows]).reshape(-1, _CHUNK, *leaf.shape[1:])
+
+    def chunk(h, inputs):
+        a, b, fresh = inputs
+        carried = a[0] * h + b[0]
+        carried = carried if fresh is None else jnp.where(fresh[0], b[0], carried)
+        h = _associative(a, b.at[0].set(carried), fresh)
+        return h[-1], h
+
+    inputs = (
+        chunks_of(jnp.broadcast_to(a, b.shape), 1),
+        chunks_of(b, 0),
+        None if fresh is None else chunks_of(fresh, False),
+    )
+    h = lax.scan(chunk, jnp.zeros_like(b[0]), inputs)[1]
+    return h.reshape(-1, *b.shape[1:])[:num_steps]
+
+
+def _by_platform(a, b, fresh):
+    return lax.platform_dependent(a, b, fresh, cpu=_sequential, default=_associative)
+
+
+_METHODS = {
+    "auto": _by_platform,
+    "sequential": _sequential,
+    "associative": _associative,
+    "chunked": _chunked,
+}
+
+
+def _time_axis(b, axis):
+    if not -b.ndim <= axis < b.ndim:
+        raise ValueError(f"axis must be an axis of b, got {axis} for the shape {b.shape}.")
+    return axis % b.ndim
+
+
+def _broadcast(array, shape, name):
+    """`array` in `shape`, or an error that names it."""
+    array = jnp.asarray(array)
+    padded = (1,) * (len(shape) - array.ndim) + array.shape
+    fits = len(padded) == len(shape)
+    if not fits or any(came not in (1, want) for came, want in zip(padded, shape, strict=True)):
+        raise ValueError(f"{name} must broadcast to the shape {shape}, got {array.shape}.")
+    return jnp.broadcast_to(array, shape)
+
+
+def _coefficients(a, b, axis):
+    """`a` with the axes of `b`; its time axis may stay 1."""
+    a = jnp.asarray(a)
+    fixed = a.ndim < b.ndim - axis or a.shape[axis - b.ndim] == 1
+    shape = (*b.shape[:axis], 1, *b.shape[axis + 1 :]) if fixed else b.shape
+    return _broadcast(a, shape, "a")
+
+
+def _flags(flags, b, axis, name):
+    """The flags over the leading axes of `b`, time among them."""
+    ndim = jnp.ndim(flags)
+    if ndim <= axis:
+        raise ValueError(
+            f"{name} must cover the axes of b up to time, {b.shape[: axis + 1]}, "
+            f"got the shape {jnp.shape(flags)}."
+        )
+    return as_mask(flags, b.shape[:ndim], name)
+
+
+def _widen(flags, b):
+    return jnp.expand_dims(flags, tuple(range(flags.ndim, b.ndim)))
