@@ -1,0 +1,20 @@
+"""Data boundaries: masks, resets, packing, batches, targets, splits and pooling."""
+
+from jaxrnn.sequences.batching import Batch as Batch
+from jaxrnn.sequences.batching import StreamBatch as StreamBatch
+from jaxrnn.sequences.batching import bucket_batches as bucket_batches
+from jaxrnn.sequences.batching import stream_batches as stream_batches
+from jaxrnn.sequences.masks import lengths_from_mask as lengths_from_mask
+from jaxrnn.sequences.masks import mask_from_lengths as mask_from_lengths
+from jaxrnn.sequences.masks import reset_from_done as reset_from_done
+from jaxrnn.sequences.masks import reset_from_segments as reset_from_segments
+from jaxrnn.sequences.packing import Packed as Packed
+from jaxrnn.sequences.packing import pack as pack
+from jaxrnn.sequences.packing import unpack as unpack
+from jaxrnn.sequences.pooling import last_valid as last_valid
+from jaxrnn.sequences.pooling import max_valid as max_valid
+from jaxrnn.sequences.pooling import mean_valid as mean_valid
+from jaxrnn.sequences.splits import EntityTimeSplit as EntityTimeSplit
+from jaxrnn.sequences.splits import split_by_entity_and_time as split_by_entity_and_time
+from jaxrnn.sequences.targets import ShiftedTargets as ShiftedTargets
+from jaxrnn.sequences.targets import shift_targets as shift_targets
