@@ -88,7 +88,8 @@ def public_functions():
 def test_public_functions_have_an_example_and_sections(name):
     docstring = inspect.getdoc(public()[name]) or ""
     assert ">>> " in docstring, "no example"
-    assert "Args:" in docstring and "Returns:" in docstring
+    assert "Returns:" in docstring
+    assert "Args:" in docstring or not inspect.signature(public()[name]).parameters
     assert docstring.splitlines()[0].endswith("."), "the first line is one sentence"
 
 

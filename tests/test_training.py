@@ -22,8 +22,8 @@ def squared_outputs(cell):
     return loss_fn
 
 
-def batch_of(num_rows=2, num_steps=NUM_STEPS, seed=0):
-    return jax.random.normal(jax.random.key(seed), (num_rows, num_steps, NUM_INPUTS), jnp.float64)
+def batch_of(seed=0, dtype=jnp.float64):
+    return jax.random.normal(jax.random.key(seed), (2, NUM_STEPS, NUM_INPUTS), dtype)
 
 
 def start(cell, optimizer):
@@ -172,7 +172,7 @@ def test_a_step_compiles_once():
     train_step = chex.assert_max_traces(jr.make_train_step(squared_outputs(cell), optimizer), n=1)
     jitted, state = jax.jit(train_step), start(cell, optimizer)
     for seed in range(3):
-        state, _ = jitted(state, batch_of(seed=seed).astype(jnp.float32))
+        state, _ = jitted(state, batch_of(seed, jnp.float32))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_labels_drive_multi_transform():
         {"recurrent": optax.set_to_zero(), "input": optax.sgd(0.1)}, jr.parameter_labels
     )
     state = start(cell, optimizer)
-    batch = batch_of().astype(jnp.float32)
+    batch = batch_of(dtype=jnp.float32)
     new_state, _ = jr.make_train_step(squared_outputs(cell), optimizer)(state, batch)
     old, new = state.params, new_state.params
     assert (new.recurrent_kernel == old.recurrent_kernel).all()
