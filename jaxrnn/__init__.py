@@ -6,9 +6,15 @@ from jaxrnn.boundary import select_carry as select_carry
 from jaxrnn.cells.elman import ElmanCarry as ElmanCarry
 from jaxrnn.cells.elman import ElmanParams as ElmanParams
 from jaxrnn.cells.elman import elman as elman
+from jaxrnn.cells.gru import GRUCarry as GRUCarry
+from jaxrnn.cells.gru import GRUParams as GRUParams
+from jaxrnn.cells.gru import gru as gru
 from jaxrnn.cells.lstm import LSTMCarry as LSTMCarry
 from jaxrnn.cells.lstm import LSTMParams as LSTMParams
 from jaxrnn.cells.lstm import lstm as lstm
+from jaxrnn.cells.mgu import MGUCarry as MGUCarry
+from jaxrnn.cells.mgu import MGUParams as MGUParams
+from jaxrnn.cells.mgu import mgu as mgu
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm

@@ -1,0 +1,132 @@
+"""The gated recurrent unit, with the reset gate after or before the recurrent product."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn import checks, initializers
+from jaxrnn.types import Cell, Split
+
+
+class GRUParams(NamedTuple):
+    """Parameters; gates stand in the order r, z, n.
+
+    `kernel [D, 3*H]`, `recurrent_kernel [H, 3*H]`, `bias [3*H]`, and `recurrent_bias [H]` of n in
+    the reset-after form (None in the other).
+    """
+
+    kernel: Any
+    recurrent_kernel: Any
+    bias: Any
+    recurrent_bias: Any = None
+
+
+class GRUCarry(NamedTuple):
+    """`h [..., H]`."""
+
+    h: Any
+
+
+class GRUMix(NamedTuple):
+    """What the pointwise part of a step reads, `[..., H]` each: pre-activations of z and n."""
+
+    z: Any
+    n: Any
+
+
+def project(params: GRUParams, x: Any) -> Any:
+    """x W + b, `[..., D] -> [..., 3*H]`."""
+    return x @ params.kernel + params.bias
+
+
+def mix(params: GRUParams, carry: GRUCarry, z: Any) -> GRUMix:
+    """The recurrent products; the reset gate stands between them and so belongs here."""
+    z_r, z_z, z_n = jnp.split(z, 3, axis=-1)
+    if params.recurrent_bias is None:
+        kernel_rz, kernel_n = jnp.split(params.recurrent_kernel, [2 * z_n.shape[-1]], axis=-1)
+        u_r, u_z = jnp.split(carry.h @ kernel_rz, 2, axis=-1)
+        r = jax.nn.sigmoid(z_r + u_r)
+        return GRUMix(z_z + u_z, z_n + (r * carry.h) @ kernel_n)
+    u_r, u_z, u_n = jnp.split(carry.h @ params.recurrent_kernel, 3, axis=-1)
+    r = jax.nn.sigmoid(z_r + u_r)
+    return GRUMix(z_z + u_z, z_n + r * (u_n + params.recurrent_bias))
+
+
+def update(carry: GRUCarry, u: GRUMix) -> GRUCarry:
+    """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`."""
+    z = jax.nn.sigmoid(u.z)
+    return GRUCarry((1 - z) * jnp.tanh(u.n) + z * carry.h)
+
+
+def advance(params: GRUParams, carry: GRUCarry, z: Any) -> GRUCarry:
+    """One step."""
+    return update(carry, mix(params, carry, z))
+
+
+def emit(params: GRUParams, carry: GRUCarry, x: Any) -> Any:
+    """y = h, `[..., H]`."""
+    del params, x
+    return carry.h
+
+
+def initial_carry(params: GRUParams, batch_shape: tuple[int, ...] = ()) -> GRUCarry:
+    """h = 0, `[*batch, H]`."""
+    num_units = params.recurrent_kernel.shape[0]
+    return GRUCarry(jnp.zeros((*batch_shape, num_units), checks.compute_dtype(params)))
+
+
+def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.float32) -> Cell:
+    """The gated recurrent unit.
+
+        r, z = σ(x W + hₜ₋₁ U + b)
+        n = tanh(x W_n + b_n + r ⊙ (hₜ₋₁ U_n + c))    reset_after=True, c is `recurrent_bias`
+        n = tanh(x W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
+        hₜ = (1 - z) ⊙ n + z ⊙ hₜ₋₁,  yₜ = hₜ
+
+    Cho et al. 2014 (arXiv:1406.1078) put the reset gate before the product; cuDNN, torch and flax
+    linen put it after, which makes one product of three. The two are different functions. z keeps
+    the old h, as in torch and keras; in the paper it admits the new one.
+
+    Args:
+        num_units: H.
+        reset_after: The form, see above.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+
+    Returns:
+        The cell, `[..., D] -> [..., H]`, carry `GRUCarry(h [..., H])`; 3(DH + H² + H) parameters,
+        H more with `reset_after`.
+
+    Raises:
+        TypeError: `num_units` is no int.
+        ValueError: `num_units` is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> cell = jr.gru(4)
+        >>> params = cell.init(jax.random.key(0), 3)
+        >>> jr.unroll(cell, params, jnp.ones((2, 5, 3))).outputs.shape
+        (2, 5, 4)
+    """
+    checks.positive(num_units, "num_units")
+
+    def init(key, num_inputs):
+        key_input, key_recurrent = jax.random.split(key)
+        return GRUParams(
+            kernel=initializers.input_kernel(key_input, num_inputs, 3 * num_units, param_dtype),
+            recurrent_kernel=initializers.orthogonal_per_gate(
+                key_recurrent, num_units, num_units, 3, param_dtype
+            ),
+            bias=jnp.zeros(3 * num_units, param_dtype),
+            recurrent_bias=jnp.zeros(num_units, param_dtype) if reset_after else None,
+        )
+
+    return Cell(
+        init=init,
+        initial_carry=initial_carry,
+        project=project,
+        advance=advance,
+        emit=emit,
+        num_outputs=lambda num_inputs: num_units,
+        split=Split(mix, update),
+    )
