@@ -72,8 +72,8 @@ def mgu(num_units: int, *, param_dtype: Any = jnp.float32) -> Cell:
         f = σ(x W_f + hₜ₋₁ U_f + b_f),  n = tanh(x W_n + (f ⊙ hₜ₋₁) U_n + b_n)
         hₜ = (1 - f) ⊙ hₜ₋₁ + f ⊙ n,  yₜ = hₜ
 
-    Zhou et al. 2016 (arXiv:1603.09420). flax linen gates the product instead, f ⊙ (hₜ₋₁ U_n),
-    adds a bias inside it, and starts the bias of f at 1; here all biases start at zero.
+    Zhou et al. 2016 (arXiv:1603.09420). flax linen's cell is another function: it gates the product,
+    f ⊙ (hₜ₋₁ U_n + c), its f keeps the old h, (1 - f) ⊙ n + f ⊙ hₜ₋₁, and the bias of f starts at 1.
 
     Args:
         num_units: H.
