@@ -111,10 +111,75 @@ def test_zoneout_leaves_ints_alone():
     check_cell(jr.zoneout(player(), 0.2), make_xs=observations)
 
 
+def smoother():
+    """hₜ = a hₜ₋₁ + (1 - a) xₜ: a linear cell with a matrix for its carry and its own start."""
+
+    def init(key, num_inputs):
+        return {
+            "logit": jax.random.normal(key, (2, num_inputs)),
+            "start": jnp.ones((2, num_inputs)),
+        }
+
+    def project(params, x):
+        rate = jax.nn.sigmoid(params["logit"]) * jnp.ones_like(x)[..., None, :]
+        return jr.Affine(rate, (1 - rate) * x[..., None, :])
+
+    def initial_carry(params, batch_shape=()):
+        start = params["start"].astype(checks.compute_dtype(params))
+        return jnp.broadcast_to(start, (*batch_shape, *start.shape))
+
+    return jr.simple_cell(
+        init,
+        lambda params, carry, z: z.a * carry + z.b,
+        num_outputs=3,
+        initial_carry=initial_carry,
+        project=project,
+        emit=lambda params, carry, x: carry.sum(-2) * x,
+    )
+
+
+FOR_LINEAR = (jr.associative(), jr.chunked(3, jr.associative()), jr.sequential(scan_unroll=3))
+FOR_ANY = (jr.newton(), jr.newton(jacobian="diagonal"), jr.chunked(3, jr.newton()))
+EVALUATED = {
+    "smoother": (smoother, FOR_LINEAR),
+    "learned elman": (CELLS["learned elman"], FOR_ANY),
+    "lstm projection": (CELLS["lstm projection"], FOR_ANY[:1]),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_evaluators_keep_the_laws(name):
+    cell, evaluators = EVALUATED[name]
+    check_cell(cell(), evaluators=evaluators)
+
+
+def stack():
+    return jr.serial(jr.dense(H, jnp.tanh), jr.residual(jr.lstm(H)), jr.dropout(0.2), jr.elman(2))
+
+
 LAYERS = {
     "recurrent": lambda: jr.recurrent(jr.lstm(H)),
     "recurrent backwards": lambda: jr.recurrent(jr.elman(H), reverse=True),
     "recurrent checkpointed": lambda: jr.recurrent(jr.elman(H), jr.sequential(checkpoint=2)),
+    "dense": lambda: jr.dense(2, jnp.tanh),
+    "embed": lambda: jr.embed(2),
+    "layer norm": lambda: jr.layer_norm(),
+    "dropout": lambda: jr.dropout(0.4),
+    "variational dropout": lambda: jr.dropout(0.4, variational=True),
+    "residual": lambda: jr.residual(jr.elman(H)),
+    "serial": stack,
+    "serial of noise": lambda: jr.serial(jr.zoneout(jr.elman(H), 0.2), jr.dropout(0.4)),
+    "tokens": lambda: jr.serial(jr.embed(2), jr.layer_norm(), jr.elman(2), jr.dense(2)),
+    "bidirectional concat": lambda: jr.bidirectional(jr.elman(H), jr.lstm(2)),
+    "bidirectional sum": lambda: jr.bidirectional(jr.elman(H), merge="sum"),
+    "bidirectional mean": lambda: jr.bidirectional(jr.elman(H), merge="mean"),
+    "bidirectional product": lambda: jr.bidirectional(jr.elman(H), merge=jnp.multiply),
+    "bidirectional stacks": lambda: jr.bidirectional(
+        jr.serial(jr.learned_initial_carry(jr.elman(H)), jr.dense(2))
+    ),
+    "both ways twice": lambda: jr.serial(
+        jr.bidirectional(jr.elman(2)), jr.residual(jr.bidirectional(jr.elman(2)))
+    ),
 }
 
 

@@ -251,12 +251,12 @@ def guarded_with_mask_first(cell, params):
 
 # The package has functions of the same names.
 UNROLL = importlib.import_module("jaxrnn.unroll")
-SEQUENTIAL = importlib.import_module("jaxrnn.evaluators.sequential")
+SCAN = importlib.import_module("jaxrnn.evaluators.scan")
 
 BROKEN_ENGINES = {
     "masked inputs stay": ("padding", UNROLL, "zero_unless", lambda flag, tree: tree),
-    "no copy": ("copy on padding", SEQUENTIAL, "guarded", guarded_without_mask),
-    "mask first": ("reset", SEQUENTIAL, "guarded", guarded_with_mask_first),
+    "no copy": ("copy on padding", SCAN, "guarded", guarded_without_mask),
+    "mask first": ("reset", SCAN, "guarded", guarded_with_mask_first),
     "flags only turned round": ("reset", boundary, "flip_reset", boundary.flip),
     "every call compiles": ("traces", UNROLL._ByIdentity, "__eq__", object.__eq__),
 }

@@ -23,6 +23,7 @@ from jaxrnn.types import Cell, Evaluator, Layer
 
 MakeXs = Callable[[Any, tuple[int, ...]], Any]
 
+AGREEMENT = 1e-10
 EVALUATORS = "evaluators: they agree in values and gradients"
 
 
@@ -166,9 +167,9 @@ def _check_reverse(subject, start, other_xs):
 def _check_evaluator(subject, evaluator, name, case, other_xs, clean):
     run = compiled(whole(subject, evaluator), subject.params)
     got = run(case)
-    rows.assert_same_result(f"{EVALUATORS} ({name})", got, clean, 1e-10)
+    rows.assert_same_result(f"{EVALUATORS} ({name})", got, clean, AGREEMENT)
     rows.check_padding(run, case, other_xs, got)
-    rows.check_shield(run, case, got)
+    rows.check_shield(run, case, got, AGREEMENT)
 
 
 def _default_xs(record, num_inputs):
