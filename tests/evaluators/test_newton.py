@@ -1,0 +1,142 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+
+T, D, H = 24, 3, 4
+
+
+def setup(cell, scale=1.0):
+    params = cell.init(jax.random.key(0), D)
+    params = params._replace(recurrent_kernel=scale * params.recurrent_kernel)
+    keys = jax.random.split(jax.random.key(1), 3)
+    xs = jax.random.normal(keys[0], (2, T, D), jnp.float64)
+    mask = jax.random.bernoulli(keys[1], 0.8, (2, T))
+    reset = jax.random.bernoulli(keys[2], 0.1, (2, T))
+    return params, xs, {"mask": mask, "reset": reset}
+
+
+CELLS = {
+    "elman": lambda: jr.elman(H, param_dtype=jnp.float64),
+    "lstm": lambda: jr.lstm(H, param_dtype=jnp.float64),
+    "gru": lambda: jr.gru(H, param_dtype=jnp.float64),
+    "gru before": lambda: jr.gru(H, reset_after=False, param_dtype=jnp.float64),
+    "mgu": lambda: jr.mgu(H, param_dtype=jnp.float64),
+}
+
+
+@pytest.mark.parametrize("jacobian", ["full", "diagonal"])
+@pytest.mark.parametrize("name", CELLS)
+def test_solves_every_nonlinear_cell(x64, name, jacobian):
+    cell = CELLS[name]()
+    params, xs, flags = setup(cell)
+
+    def run(evaluator):
+        def loss(params, xs):
+            rollout = jr.unroll(cell, params, xs, evaluator=evaluator, **flags)
+            return jnp.sin(rollout.outputs).sum(), rollout
+
+        return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(params, xs)
+
+    (_, want), want_gradient = run(jr.sequential())
+    (_, got), gradient = run(jr.newton(jacobian=jacobian))
+    chex.assert_trees_all_close(got[:2], want[:2], rtol=1e-10, atol=1e-12)
+    chex.assert_trees_all_close(gradient, want_gradient, rtol=1e-10, atol=1e-12)
+    assert bool(got.info.converged) and int(got.info.iterations) <= T
+
+
+def run_elman(x64_scale, evaluator, **flags):
+    cell = jr.elman(H, param_dtype=jnp.float64)
+    params, xs, _ = setup(cell, x64_scale)
+    return jr.unroll(cell, params, xs, evaluator=evaluator, **flags)
+
+
+def test_k_iterations_solve_the_first_k_steps(x64):
+    """Even where the recurrence is chaotic: weights three times orthogonal."""
+    want = run_elman(3.0, jr.sequential()).outputs
+    for iterations in (1, 2, 5):
+        got = run_elman(3.0, jr.newton(tol=0.0, max_iterations=iterations)).outputs
+        np.testing.assert_allclose(got[:, :iterations], want[:, :iterations], rtol=1e-12)
+        assert not np.allclose(got, want, rtol=1e-6)
+    whole = run_elman(3.0, jr.newton(tol=0.0))
+    np.testing.assert_allclose(whole.outputs, want, rtol=1e-8)
+    assert int(whole.info.iterations) <= T
+
+
+def test_not_converged_is_reported_and_falls_back_only_when_asked(x64):
+    want = run_elman(3.0, jr.sequential())
+    plain = run_elman(3.0, jr.newton(max_iterations=2))
+    assert not plain.info.converged and plain.info.residual > 1e-3
+    assert not np.allclose(plain.outputs, want.outputs, rtol=1e-6)
+    safe = run_elman(3.0, jr.newton(max_iterations=2, fallback=jr.sequential()))
+    assert not safe.info.converged
+    np.testing.assert_array_equal(safe.outputs, want.outputs)
+
+
+def test_damping_changes_the_path_and_not_the_solution(x64):
+    plain, damped = (run_elman(1.0, jr.newton(damping=damping)) for damping in (None, 0.5))
+    np.testing.assert_allclose(damped.outputs, plain.outputs, rtol=1e-10)
+    assert int(damped.info.iterations) > int(plain.info.iterations)
+
+
+def test_a_masked_step_has_the_identity_as_jacobian(x64):
+    """All masked but one step: one iteration carries it over, and a second finds nothing to do."""
+    mask = jnp.zeros((2, T), bool).at[:, 0].set(True)
+    got = run_elman(1.0, jr.newton(), mask=mask)
+    want = run_elman(1.0, jr.sequential(), mask=mask)
+    chex.assert_trees_all_close(got[:2], want[:2], rtol=1e-12)
+    assert int(got.info.iterations) <= 3
+
+
+def test_the_gradient_does_not_depend_on_the_iterations(x64):
+    cell = jr.gru(H, param_dtype=jnp.float64)
+    params, xs, flags = setup(cell)
+
+    def gradient(**options):
+        def loss(params):
+            evaluator = jr.newton(**options)
+            return (jr.unroll(cell, params, xs, evaluator=evaluator, **flags).outputs ** 2).sum()
+
+        return jax.jit(jax.grad(loss))(params)
+
+    chex.assert_trees_all_close(
+        gradient(), gradient(tol=0.0, max_iterations=T), rtol=1e-10, atol=1e-13
+    )
+
+
+def test_a_nan_before_a_reset_stays_there(x64):
+    cell = jr.lstm(H, param_dtype=jnp.float64)
+    params, xs, _ = setup(cell)
+    reset = jnp.zeros((2, T), bool).at[:, 8].set(True)
+    clean = jr.unroll(cell, params, xs, reset=reset)
+    poisoned = xs.at[:, 3].set(jnp.nan)
+    got = jr.unroll(cell, params, poisoned, reset=reset, evaluator=jr.newton())
+    np.testing.assert_allclose(got.outputs[:, 8:], clean.outputs[:, 8:], rtol=1e-10)
+    assert jnp.isnan(got.outputs[:, 3:8]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"jacobian": "dense"}, ValueError, "jacobian must be one of"),
+        ({"max_iterations": 0}, ValueError, "max_iterations must be at least 1"),
+        ({"damping": 1.0}, ValueError, "damping must lie in"),
+    ],
+)
+def test_wrong_options_raise(options, error, message):
+    with pytest.raises(error, match=message):
+        jr.newton(**options)
+
+
+def test_a_carry_that_is_not_real_raises():
+    cell = jr.simple_cell(
+        lambda key, num_inputs: (),
+        lambda params, carry, z: carry + 1,
+        1,
+        initial_carry=lambda params, batch_shape=(): jnp.zeros((*batch_shape, 1), jnp.int32),
+    )
+    with pytest.raises(TypeError, match="carry of real floating arrays"):
+        jr.unroll(cell, (), jnp.ones((3, 1)), evaluator=jr.newton())
