@@ -1,0 +1,74 @@
+"""What linear cells share: the carry, the affine step, and the cell around them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn import checks
+from jaxrnn.types import Affine, Cell
+
+
+class LinearCarry(NamedTuple):
+    """The state `h` of a linear cell, real or complex, `[..., H]`, `[..., N]` or `[..., D, N]`."""
+
+    h: Any
+
+
+def linear_cell(
+    init: Callable[[Any, int], Any],
+    project: Callable[[Any, Any], tuple[Any, Any]],
+    carry_shape: Callable[[Any], tuple[int, ...]],
+    num_outputs: Callable[[int], int],
+    emit: Callable[[Any, Any, Any], Any] | None = None,
+    *,
+    is_complex: bool = False,
+    num_feature_axes: Any = 1,
+) -> Cell:
+    """The cell of hₜ = a ⊙ hₜ₋₁ + b from h = 0, its parameters in the dtype of the recurrence.
+
+    Args:
+        init: `(key, num_inputs) -> params`.
+        project: `(params, x) -> (a, b)`.
+        carry_shape: `params -> shape` of h without batch axes.
+        num_outputs: `num_inputs -> int`.
+        emit: `(params, h, x) -> y`; None is y = h.
+        is_complex: Whether h is complex.
+        num_feature_axes: As in `Cell`.
+
+    Returns:
+        The cell, carry `LinearCarry(h)`.
+    """
+
+    def initial_carry(params, batch_shape=()):
+        dtype = checks.compute_dtype(params)
+        dtype = jnp.promote_types(dtype, jnp.complex64) if is_complex else dtype
+        return LinearCarry(jnp.zeros((*batch_shape, *carry_shape(params)), dtype))
+
+    def affine(params, x):
+        a, b = project(_wide(params), x)
+        return Affine(LinearCarry(a), LinearCarry(b))
+
+    def advance(params, carry, z):
+        del params
+        return LinearCarry(z.a.h * carry.h + z.b.h)
+
+    def readout(params, carry, x):
+        return carry.h if emit is None else emit(_wide(params), carry.h, x)
+
+    return Cell(
+        init=init,
+        initial_carry=initial_carry,
+        project=affine,
+        advance=advance,
+        emit=readout,
+        num_outputs=num_outputs,
+        num_feature_axes=num_feature_axes,
+    )
+
+
+def _wide(params: Any) -> Any:
+    # What becomes an eigenvalue is read by an exponential; bfloat16 would move it.
+    dtype = checks.compute_dtype(params)
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), params)

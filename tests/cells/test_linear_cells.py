@@ -1,0 +1,68 @@
+"""What every linear cell must show; adding one is one line."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from jaxrnn.testing import check_cell
+
+CELLS = {
+    "ema": lambda dtype: jr.ema(0.7, param_dtype=dtype),
+}
+IN_PARALLEL = (jr.associative(), jr.chunked(3, jr.associative("chunked")))
+
+
+def make(name, dtype=jnp.float32):
+    cell = CELLS[name](dtype)
+    return cell, cell.init(jax.random.key(0), 4)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_laws_and_the_parallel_forms(name):
+    check_cell(CELLS[name](jnp.float32), num_inputs=4, evaluators=IN_PARALLEL)
+
+
+def gradients(cell, xs):
+    def loss(params, xs):
+        outputs = jr.unroll(cell, params, xs).outputs.astype(jnp.float32)
+        return jnp.sum(jnp.sin(outputs)), outputs
+
+    return jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("name", CELLS)
+def test_bfloat16_inputs_that_saturate_every_gate_stay_finite(name, dtype):
+    cell, params = make(name, dtype)
+    signs = jax.random.rademacher(jax.random.key(1), (40, 4))
+    xs = (300 * signs).astype(jnp.bfloat16)
+    (params_gradient, xs_gradient), outputs = gradients(cell, xs)(params, xs)
+    assert jr.unroll(cell, params, xs).outputs.dtype == jnp.bfloat16
+    for leaf in jax.tree.leaves((params_gradient, xs_gradient, outputs)):
+        assert np.isfinite(leaf.astype(jnp.float32)).all()
+    carry = cell.initial_carry(params, (2,))
+    real = {jnp.finfo(leaf.dtype).dtype for leaf in jax.tree.leaves(carry)}
+    assert real == {jnp.dtype(jnp.float32)}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_float32_over_4096_steps(name):
+    cell, params = make(name)
+    xs = jax.random.normal(jax.random.key(1), (4096, 4))
+    run = jax.jit(lambda params, xs: jr.unroll(cell, params, xs).outputs)
+    outputs = run(params, xs)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (params, xs))
+        want = np.asarray(run(*wide))
+    assert want.dtype == np.float64
+    error = np.abs(outputs - want).max() / np.abs(want).max()
+    print(f"{name}: {error:.1e}")
+    assert 0 < error < 2e-5
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_all_float_leaves_have_the_param_dtype(name):
+    for dtype in (jnp.float32, jnp.bfloat16):
+        assert {leaf.dtype for leaf in jax.tree.leaves(make(name, dtype)[1])} == {jnp.dtype(dtype)}
