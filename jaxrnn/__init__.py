@@ -17,6 +17,10 @@ from jaxrnn.cells.lstm import lstm as lstm
 from jaxrnn.cells.mgu import MGUCarry as MGUCarry
 from jaxrnn.cells.mgu import MGUParams as MGUParams
 from jaxrnn.cells.mgu import mgu as mgu
+from jaxrnn.cells.min_gru import MinGRUParams as MinGRUParams
+from jaxrnn.cells.min_gru import min_gru as min_gru
+from jaxrnn.cells.min_lstm import MinLSTMParams as MinLSTMParams
+from jaxrnn.cells.min_lstm import min_lstm as min_lstm
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm

@@ -19,7 +19,7 @@ class LinearCarry(NamedTuple):
 def linear_cell(
     init: Callable[[Any, int], Any],
     project: Callable[[Any, Any], tuple[Any, Any]],
-    carry_shape: Callable[[Any], tuple[int, ...]],
+    carry_shape: tuple[int, ...] | Callable[[Any], tuple[int, ...]],
     num_outputs: Callable[[int], int],
     emit: Callable[[Any, Any, Any], Any] | None = None,
     *,
@@ -31,7 +31,7 @@ def linear_cell(
     Args:
         init: `(key, num_inputs) -> params`.
         project: `(params, x) -> (a, b)`.
-        carry_shape: `params -> shape` of h without batch axes.
+        carry_shape: Of h without batch axes, or `params -> shape`.
         num_outputs: `num_inputs -> int`.
         emit: `(params, h, x) -> y`; None is y = h.
         is_complex: Whether h is complex.
@@ -44,7 +44,8 @@ def linear_cell(
     def initial_carry(params, batch_shape=()):
         dtype = checks.compute_dtype(params)
         dtype = jnp.promote_types(dtype, jnp.complex64) if is_complex else dtype
-        return LinearCarry(jnp.zeros((*batch_shape, *carry_shape(params)), dtype))
+        shape = carry_shape(params) if callable(carry_shape) else carry_shape
+        return LinearCarry(jnp.zeros((*batch_shape, *shape), dtype))
 
     def affine(params, x):
         a, b = project(_wide(params), x)

@@ -30,8 +30,8 @@ def ema(decay: float | Sequence[float] = 0.9, *, param_dtype: Any = jnp.float32)
         hₜ = α ⊙ hₜ₋₁ + (1 - α) ⊙ xₜ,  yₜ = hₜ,  α = σ(decay_logit)
 
     An observation m steps old has the weight (1 - α) αᵐ, and α = exp(-1 / τ) forgets over τ steps.
-    The average starts at 0 and is not corrected for that. The decays are parameters, and no optimiser
-    brings α past 0 or 1; `optax.set_to_zero` on them keeps them fixed.
+    The average starts at 0 and is not corrected for that. The decays are parameters, and no
+    optimiser brings α past 0 or 1; `optax.set_to_zero` on them keeps them fixed.
 
     Args:
         decay: The initial α of every feature, or one for each of the D features.
