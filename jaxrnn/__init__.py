@@ -14,6 +14,8 @@ from jaxrnn.cells.gru import gru as gru
 from jaxrnn.cells.lstm import LSTMCarry as LSTMCarry
 from jaxrnn.cells.lstm import LSTMParams as LSTMParams
 from jaxrnn.cells.lstm import lstm as lstm
+from jaxrnn.cells.lru import LRUParams as LRUParams
+from jaxrnn.cells.lru import lru as lru
 from jaxrnn.cells.mgu import MGUCarry as MGUCarry
 from jaxrnn.cells.mgu import MGUParams as MGUParams
 from jaxrnn.cells.mgu import mgu as mgu
@@ -36,6 +38,8 @@ from jaxrnn.layers.bidirectional import bidirectional as bidirectional
 from jaxrnn.layers.block import block as block
 from jaxrnn.layers.block import classifier as classifier
 from jaxrnn.layers.block import language_model as language_model
+from jaxrnn.layers.causal_conv import CausalConvParams as CausalConvParams
+from jaxrnn.layers.causal_conv import causal_conv as causal_conv
 from jaxrnn.layers.dense import DenseParams as DenseParams
 from jaxrnn.layers.dense import dense as dense
 from jaxrnn.layers.dropout import dropout as dropout
@@ -51,6 +55,7 @@ from jaxrnn.layers.mlstm import mlstm as mlstm
 from jaxrnn.layers.recurrent import recurrent as recurrent
 from jaxrnn.layers.residual import residual as residual
 from jaxrnn.layers.serial import serial as serial
+from jaxrnn.layers.window import Window as Window
 from jaxrnn.linear_scan import linear_scan as linear_scan
 from jaxrnn.losses import binary_loss as binary_loss
 from jaxrnn.losses import categorical_loss as categorical_loss
