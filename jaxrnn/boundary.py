@@ -35,16 +35,21 @@ def select(flag: Any, yes: Any, no: Any) -> Any:
 
 
 def zero_unless(flag: Any, tree: Any) -> Any:
-    """Puts zeros where `flag` is False; leaves without an arithmetic zero (keys) stay."""
+    """Puts zeros where `flag` is False (for PRNG keys: a key of zeros)."""
     return select(flag, tree, jax.tree.map(jnp.zeros_like, tree))
 
 
 def project(cell: Cell, params: Any, xs: Any) -> Any:
-    """The cell's projection with its real leaves in the dtype of the recurrence.
+    """The cell's projection in the dtype of the recurrence.
 
     This is the library's one cast of what enters a recurrence: z runs in
     promote(params, float32), so bfloat16 inputs accumulate in float32.
     """
+    return in_compute_dtype(params, cell.project(params, xs))
+
+
+def in_compute_dtype(params: Any, tree: Any) -> Any:
+    """The real leaves of a tree in promote(params, float32), the complex ones in its complex."""
     dtype = checks.compute_dtype(params)
 
     def cast(leaf):
@@ -52,7 +57,7 @@ def project(cell: Cell, params: Any, xs: Any) -> Any:
             return leaf.astype(jnp.promote_types(dtype, jnp.complex64))
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(cast, cell.project(params, xs))
+    return jax.tree.map(cast, tree)
 
 
 def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:

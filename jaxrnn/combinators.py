@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks
-from jaxrnn.boundary import broadcast_carry
+from jaxrnn.boundary import broadcast_carry, in_compute_dtype
 from jaxrnn.types import Cell
 
 
@@ -115,24 +115,17 @@ def learned_initial_carry(cell: Cell) -> Cell:
         return LearnedInitialCarryParams(params, cell.initial_carry(params))
 
     def initial_carry(params, batch_shape=()):
-        dtypes = jax.eval_shape(cell.initial_carry, params.cell)
-        carry = jax.tree.map(
-            lambda leaf, like: leaf.astype(like.dtype), params.initial_carry, dtypes
-        )
-        return broadcast_carry(carry, batch_shape)
+        return broadcast_carry(in_compute_dtype(params, params.initial_carry), batch_shape)
 
-    def mix(params, carry, z):
-        return cell.split.mix(params.cell, carry, z)
-
-    def prepare(params, key, xs, reset):
-        return cell.prepare(params.cell, key, xs, reset)
+    def on_inner(function):
+        return lambda params, *args: function(params.cell, *args)
 
     return cell._replace(
         init=init,
         initial_carry=initial_carry,
-        project=lambda params, x: cell.project(params.cell, x),
-        advance=lambda params, carry, z: cell.advance(params.cell, carry, z),
-        emit=lambda params, carry, x: cell.emit(params.cell, carry, x),
-        split=cell.split and cell.split._replace(mix=mix),
-        prepare=cell.prepare and prepare,
+        project=on_inner(cell.project),
+        advance=on_inner(cell.advance),
+        emit=on_inner(cell.emit),
+        split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
+        prepare=cell.prepare and on_inner(cell.prepare),
     )
