@@ -1,6 +1,7 @@
 """A gradient through a million steps: what two-level rematerialisation costs and saves."""
 
 import dataclasses
+import math
 import resource
 import time
 from collections.abc import Iterator
@@ -120,7 +121,8 @@ def _gradient(num_steps, num_units, name, runs):
     params = cell.init(jax.random.key(0), num_units)
     xs = jax.random.normal(jax.random.key(1), (1, num_steps, num_units))
     compiled = gradient_fn.lower(params, xs).compile()
-    temporary = compiled.memory_analysis().temp_size_in_bytes / MIB
+    analysis = compiled.memory_analysis()
+    temporary = math.nan if analysis is None else analysis.temp_size_in_bytes / MIB
     seconds = None
     if runs:
         start = time.perf_counter()

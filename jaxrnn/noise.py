@@ -71,13 +71,13 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
     def advance(params, carry, z):
         return keep(carry, cell.advance(params, carry, z.inner), z.flags)
 
-    def mix(params, carry, z):
-        return Noisy(cell.split.mix(params, carry, z.inner), z.flags)
+    def kept(split):
+        return Split(
+            lambda params, carry, z: Noisy(split.mix(params, carry, z.inner), z.flags),
+            lambda carry, u: keep(carry, split.update(carry, u.inner), u.flags),
+        )
 
-    def update(carry, u):
-        return keep(carry, cell.split.update(carry, u.inner), u.flags)
-
-    split = cell.split and Split(mix, update)
+    split = cell.split and kept(cell.split)
     return _noisy(cell, "zoneout", draw)._replace(advance=advance, split=split)
 
 

@@ -261,8 +261,8 @@ def _emitting_carry(layer: Layer) -> Layer:
         def step(carry, inputs):
             index, *arrays = inputs
             step_key = fold_in(key, index)
-            one_step = jax.tree.map(lambda leaf: leaf[None], arrays)
-            rollout = layer.unroll(params, carry, *one_step, step_key)
+            x, one_mask, one_reset = jax.tree.map(lambda leaf: leaf[None], arrays)
+            rollout = layer.unroll(params, carry, x, one_mask, one_reset, step_key)
             return rollout.carry, rollout.carry
 
         num_steps = jax.tree.leaves(xs)[0].shape[0]

@@ -118,10 +118,11 @@ def newton(
         )
         if fallback is None:
             return result
+        instead = fallback
         carry, outputs = lax.cond(
             info.converged,
             lambda: (result.carry, result.outputs),
-            lambda: fallback(cell, params, carry, xs, mask, reset)[:2],
+            lambda: instead(cell, params, carry, xs, mask, reset)[:2],
         )
         return Rollout(carry, outputs, info)
 

@@ -1,12 +1,14 @@
 """Step after step with `lax.scan`: the evaluator that every other one must agree with."""
 
+from typing import Literal
+
 from jaxrnn import checks
 from jaxrnn.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.evaluators.scan import scan
 from jaxrnn.types import Evaluator
 
 
-def sequential(scan_unroll: int = 1, checkpoint: int | str | None = None) -> Evaluator:
+def sequential(scan_unroll: int = 1, checkpoint: int | Literal["sqrt"] | None = None) -> Evaluator:
     """Evaluates a cell step after step.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
