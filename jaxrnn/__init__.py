@@ -11,11 +11,11 @@ from jaxrnn.cells.ema import ema as ema
 from jaxrnn.cells.gru import GRUCarry as GRUCarry
 from jaxrnn.cells.gru import GRUParams as GRUParams
 from jaxrnn.cells.gru import gru as gru
+from jaxrnn.cells.lru import LRUParams as LRUParams
+from jaxrnn.cells.lru import lru as lru
 from jaxrnn.cells.lstm import LSTMCarry as LSTMCarry
 from jaxrnn.cells.lstm import LSTMParams as LSTMParams
 from jaxrnn.cells.lstm import lstm as lstm
-from jaxrnn.cells.lru import LRUParams as LRUParams
-from jaxrnn.cells.lru import lru as lru
 from jaxrnn.cells.mgu import MGUCarry as MGUCarry
 from jaxrnn.cells.mgu import MGUParams as MGUParams
 from jaxrnn.cells.mgu import mgu as mgu

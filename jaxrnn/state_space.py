@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxrnn import checks
 from jaxrnn.types import Affine, Cell
@@ -67,6 +68,16 @@ def linear_cell(
         num_outputs=num_outputs,
         num_feature_axes=num_feature_axes,
     )
+
+
+def complex_product(x: Any, real: Any, imag: Any) -> Any:
+    """x (real + i imag) of a real x, by two real products."""
+    return lax.complex(x @ real, x @ imag)
+
+
+def real_product(h: Any, real: Any, imag: Any) -> Any:
+    """Re(h (real + i imag)) of a complex h, by two real products."""
+    return h.real @ real - h.imag @ imag
 
 
 def _wide(params: Any) -> Any:

@@ -1,0 +1,49 @@
+"""Initial eigenvalues of linear cells: where memories of which lengths start."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# Draws keep this far from the ends of [0, 1], where logarithms of rates are infinite.
+_MARGIN = 1e-6
+
+
+def ring(key: Any, num: int, r_min: float, r_max: float, dtype: Any = jnp.float32) -> Any:
+    """Rates ν of decay for which exp(-ν) is uniform over the area of a ring.
+
+        u ~ U(0, 1),  1 - r² = (1 - r_max²) + u (r_max² - r_min²),  ν = -log r
+
+    Orvieto et al. 2023, arXiv:2303.06349. Computed from 1 - r², which keeps its digits near 1.
+
+    Args:
+        key: PRNG key.
+        num: How many.
+        r_min: The inner radius, at least 0.
+        r_max: The outer radius, at most 1.
+        dtype: Of the result.
+
+    Returns:
+        `[num]`, positive and finite.
+
+    Raises:
+        ValueError: Not 0 <= r_min < r_max <= 1.
+
+    Example:
+        >>> radii = jnp.exp(-ring(jax.random.key(0), 100, 0.5, 0.9))
+        >>> bool((radii > 0.5).all() and (radii < 0.9).all())
+        True
+    """
+    if not 0 <= r_min < r_max <= 1:
+        raise ValueError(
+            f"r_min and r_max must keep 0 <= r_min < r_max <= 1, got {r_min}, {r_max}."
+        )
+    u = open_uniform(key, (num,), dtype)
+    missing = (1 - r_max**2) + u * (r_max**2 - r_min**2)
+    return (-0.5 * jnp.log1p(-missing)).astype(dtype)
+
+
+def open_uniform(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
+    """Uniform numbers that stay away from 0 and 1, in promote(dtype, float32)."""
+    wide = jnp.promote_types(dtype, jnp.float32)
+    return jax.random.uniform(key, shape, wide, _MARGIN, 1 - _MARGIN)
