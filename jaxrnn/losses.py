@@ -133,8 +133,9 @@ def categorical_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
     """
     (logits,), flags = _as_predictions(mask, logits=logits)
     *leading, num_classes = logits.shape
-    labels, inside = _as_labels(labels, mask, (jnp.integer,), tuple(leading), num_classes - 1)
-    logits = zero_masked(flags, logits)
+    labels = _as_labels(labels, mask, (jnp.integer,), tuple(leading), num_classes - 1)
+    logits, labels = zero_masked(flags, (logits, labels))
+    inside = (labels >= 0) & (labels < num_classes)
     losses = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
     return zero_masked(flags, jnp.where(inside, losses, jnp.nan))
 
@@ -162,8 +163,10 @@ def binary_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
         [0.6931472 0.       ]
     """
     (logits,), flags = _as_predictions(mask, logits=logits)
-    labels, inside = _as_labels(labels, mask, _NUMBERS, logits.shape, 1)
-    losses = optax.losses.sigmoid_binary_cross_entropy(zero_masked(flags, logits), labels)
+    labels = _as_labels(labels, mask, _NUMBERS, logits.shape, 1)
+    logits, labels = zero_masked(flags, (logits, labels))
+    inside = (labels >= 0) & (labels <= 1)
+    losses = optax.losses.sigmoid_binary_cross_entropy(logits, labels)
     return zero_masked(flags, jnp.where(inside, losses, jnp.nan).sum(-1))
 
 
@@ -265,13 +268,10 @@ def _as_predictions(mask, **predictions):
 
 
 def _as_labels(labels, mask, dtypes, shape, highest):
-    """Labels in 0 ... highest, zero elsewhere, and where they are in that range."""
     array = _as_array(labels, "labels", dtypes, shape)
     _check_range(labels, mask, highest)
     # At least 32 bits, because `highest` may be beyond what the labels' own dtype can hold.
-    array = array.astype(jnp.result_type(array, jnp.int32))
-    inside = (array >= 0) & (array <= highest)
-    return zero_masked(inside, array), inside
+    return array.astype(jnp.result_type(array, jnp.int32))
 
 
 def _as_array(values, name, dtypes, shape=None):
