@@ -34,10 +34,7 @@ def ring(key: Any, num: int, r_min: float, r_max: float, dtype: Any = jnp.float3
         >>> bool((radii > 0.5).all() and (radii < 0.9).all())
         True
     """
-    if not 0 <= r_min < r_max <= 1:
-        raise ValueError(
-            f"r_min and r_max must keep 0 <= r_min < r_max <= 1, got {r_min}, {r_max}."
-        )
+    check_radii(r_min, r_max)
     u = open_uniform(key, (num,), dtype)
     missing = (1 - r_max**2) + u * (r_max**2 - r_min**2)
     return (-0.5 * jnp.log1p(-missing)).astype(dtype)
@@ -47,3 +44,9 @@ def open_uniform(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> 
     """Uniform numbers that stay away from 0 and 1, in promote(dtype, float32)."""
     wide = jnp.promote_types(dtype, jnp.float32)
     return jax.random.uniform(key, shape, wide, _MARGIN, 1 - _MARGIN)
+
+
+def check_radii(r_min: float, r_max: float) -> None:
+    """Raises unless 0 <= r_min < r_max <= 1."""
+    if not 0 <= r_min < r_max <= 1:
+        raise ValueError(f"r_min < r_max must be radii in [0, 1], got {r_min} and {r_max}.")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks, initializers
-from jaxrnn.spectra import open_uniform, ring
+from jaxrnn.spectra import check_radii, open_uniform, ring
 from jaxrnn.state_space import complex_product, linear_cell, real_product
 from jaxrnn.types import Cell
 
@@ -92,10 +92,7 @@ def lru(
     """
     checks.positive(num_units, "num_units")
     checks.positive(num_states, "num_states")
-    if not 0 <= r_min < r_max <= 1:
-        raise ValueError(
-            f"r_min and r_max must keep 0 <= r_min < r_max <= 1, got {r_min}, {r_max}."
-        )
+    check_radii(r_min, r_max)
     if not 0 < max_phase <= 2 * jnp.pi:
         raise ValueError(f"max_phase must lie in (0, 2π], got {max_phase}.")
 
