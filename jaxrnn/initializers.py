@@ -22,6 +22,9 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
     Returns:
         `[D, num_outputs]`.
 
+    Raises:
+        TypeError: `dtype` is not real and floating.
+
     Example:
         >>> input_kernel(jax.random.key(0), 3, 8).shape
         (3, 8)
@@ -35,7 +38,7 @@ def orthogonal_per_gate(
 ) -> Any:
     """Recurrent kernels of which every gate's block is orthogonal by itself.
 
-        Uᵍᵀ Uᵍ = I for each gate g
+        Uᵍᵀ Uᵍ = I for each gate g  (Uᵍ Uᵍᵀ = I with fewer rows than columns)
 
     One orthogonal `[H, G*H]` matrix would have orthonormal rows and blocks far from orthogonal
     (Saxe et al. 2014, arXiv:1312.6120, is about each square map).
@@ -49,6 +52,9 @@ def orthogonal_per_gate(
 
     Returns:
         `[num_inputs, G*H]`.
+
+    Raises:
+        TypeError: `dtype` is not real and floating.
 
     Example:
         >>> kernel = orthogonal_per_gate(jax.random.key(0), 4, 4, 3)
@@ -79,6 +85,7 @@ def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32
         `[H]`.
 
     Raises:
+        TypeError: `dtype` is not real and floating.
         ValueError: `longest` is below 3.
 
     Example:
@@ -93,4 +100,6 @@ def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32
 
 
 def _draw_dtype(dtype: Any) -> Any:
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(f"dtype (of a cell: param_dtype) must be real and floating, got {dtype}.")
     return jnp.promote_types(dtype, jnp.float32)

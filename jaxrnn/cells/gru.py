@@ -29,10 +29,15 @@ class GRUCarry(NamedTuple):
 
 
 class GRUMix(NamedTuple):
-    """What the pointwise part of a step reads, `[..., H]` each: pre-activations of z and n."""
+    """What the pointwise part of a step reads, `[..., H]` each: pre-activations of the gates.
+
+    In the reset-after form n still lacks r ⊙ `recurrent`; in the other r is spent, both are None.
+    """
 
     z: Any
     n: Any
+    r: Any = None
+    recurrent: Any = None
 
 
 def project(params: GRUParams, x: Any) -> Any:
@@ -41,26 +46,26 @@ def project(params: GRUParams, x: Any) -> Any:
 
 
 def mix(params: GRUParams, carry: GRUCarry, z: Any) -> GRUMix:
-    """The recurrent products; the reset gate stands between them and so belongs here."""
+    """One product h U, or in the reset-before form h U_rz and (r ⊙ h) U_n, `[..., H]` each."""
     z_r, z_z, z_n = jnp.split(z, 3, axis=-1)
-    if params.recurrent_bias is None:
-        kernel_rz, kernel_n = jnp.split(params.recurrent_kernel, [2 * z_n.shape[-1]], axis=-1)
-        u_r, u_z = jnp.split(carry.h @ kernel_rz, 2, axis=-1)
-        r = jax.nn.sigmoid(z_r + u_r)
-        return GRUMix(z_z + u_z, z_n + (r * carry.h) @ kernel_n)
-    u_r, u_z, u_n = jnp.split(carry.h @ params.recurrent_kernel, 3, axis=-1)
+    if params.recurrent_bias is not None:
+        u_r, u_z, u_n = jnp.split(carry.h @ params.recurrent_kernel, 3, axis=-1)
+        return GRUMix(z_z + u_z, z_n, z_r + u_r, u_n + params.recurrent_bias)
+    kernel_rz, kernel_n = jnp.split(params.recurrent_kernel, [2 * z_n.shape[-1]], axis=-1)
+    u_r, u_z = jnp.split(carry.h @ kernel_rz, 2, axis=-1)
     r = jax.nn.sigmoid(z_r + u_r)
-    return GRUMix(z_z + u_z, z_n + r * (u_n + params.recurrent_bias))
+    return GRUMix(z_z + u_z, z_n + (r * carry.h) @ kernel_n)
 
 
 def update(carry: GRUCarry, u: GRUMix) -> GRUCarry:
     """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`."""
     z = jax.nn.sigmoid(u.z)
-    return GRUCarry((1 - z) * jnp.tanh(u.n) + z * carry.h)
+    n = jnp.tanh(u.n if u.r is None else u.n + jax.nn.sigmoid(u.r) * u.recurrent)
+    return GRUCarry((1 - z) * n + z * carry.h)
 
 
 def advance(params: GRUParams, carry: GRUCarry, z: Any) -> GRUCarry:
-    """One step."""
+    """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`; the form is that of the params."""
     return update(carry, mix(params, carry, z))
 
 
@@ -79,14 +84,16 @@ def initial_carry(params: GRUParams, batch_shape: tuple[int, ...] = ()) -> GRUCa
 def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.float32) -> Cell:
     """The gated recurrent unit.
 
-        r, z = σ(x W + hₜ₋₁ U + b)
-        n = tanh(x W_n + b_n + r ⊙ (hₜ₋₁ U_n + c))    reset_after=True, c is `recurrent_bias`
-        n = tanh(x W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
+        r, z = σ(xₜ W + hₜ₋₁ U + b)
+        n = tanh(xₜ W_n + b_n + r ⊙ (hₜ₋₁ U_n + c))    reset_after=True, c is `recurrent_bias`
+        n = tanh(xₜ W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
         hₜ = (1 - z) ⊙ n + z ⊙ hₜ₋₁,  yₜ = hₜ
 
-    Cho et al. 2014 (arXiv:1406.1078) put the reset gate before the product; cuDNN, torch and flax
-    linen put it after, which makes one product of three. The two are different functions. z keeps
-    the old h, as in torch and keras; in the paper it admits the new one.
+    Cho et al. 2014 (arXiv:1406.1078; v3 puts the reset gate before the product, v1 after), with
+    biases. cuDNN, torch and flax linen put it after, where h meets one product instead of two. The
+    two are different functions. z keeps the old h, as in Cho et al., torch and keras; in Chung et
+    al. 2014 (arXiv:1412.3555) and haiku it admits the new one, which is the same cell with the
+    parameters of z negated. One bias for r and z; torch keeps two, of which only the sum matters.
 
     Args:
         num_units: H.
@@ -98,7 +105,7 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         H more with `reset_after`.
 
     Raises:
-        TypeError: `num_units` is no int.
+        TypeError: `num_units` is no int or `reset_after` no bool.
         ValueError: `num_units` is below 1.
 
     Example:
@@ -109,6 +116,8 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         (2, 5, 4)
     """
     checks.positive(num_units, "num_units")
+    if not isinstance(reset_after, bool):
+        raise TypeError(f"reset_after must be a bool, got {reset_after!r}.")
 
     def init(key, num_inputs):
         key_input, key_recurrent = jax.random.split(key)

@@ -1,5 +1,6 @@
 """The long short-term memory and its common variants."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -113,13 +114,13 @@ def lstm(
     projection: int | None = None,
     coupled: bool = False,
     layer_norm: bool = False,
-    forget_bias: float = 1.0,
+    forget_bias: float | None = None,
     chrono: int | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
     """The long short-term memory.
 
-        i, f, o = σ(x Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = tanh(x W_g + hₜ₋₁ U_g + b_g)
+        i, f, o = σ(xₜ Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = tanh(xₜ W_g + hₜ₋₁ U_g + b_g)
         cₜ = f ⊙ cₜ₋₁ + i ⊙ g,   hₜ = o ⊙ tanh(cₜ),   yₜ = hₜ
 
     Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000. One bias per gate,
@@ -139,17 +140,19 @@ def lstm(
         projection: P, the width of h, or None.
         coupled: The input gate is 1 - f.
         layer_norm: Normalise both products and the cell.
-        forget_bias: Initial bias of the forget gate (Jozefowicz et al. 2015: 1).
-        chrono: Longest dependency in steps for the initialisation of Tallec and Ollivier 2018
-            (arXiv:1804.11188): b_f = log U(1, chrono - 1), bᵢ = -b_f.
+        forget_bias: Initial bias of the forget gate; None is 1 (Jozefowicz et al. 2015), or what
+            `chrono` draws.
+        chrono: Longest dependency in steps, at least 3, for the initialisation of Tallec and
+            Ollivier 2018 (arXiv:1804.11188): b_f = log U(1, chrono - 1), bᵢ = -b_f.
         param_dtype: Of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]` (`[..., P]`), carry `LSTMCarry(h, c)`.
 
     Raises:
-        TypeError: A size is no int.
-        ValueError: A size is below 1, or both `forget_bias` and `chrono` are given.
+        TypeError: A size or `chrono` is no int, `forget_bias` no number, or a flag no bool.
+        ValueError: A size is below 1, `chrono` below 3, `forget_bias` is not finite, or both
+            `forget_bias` and `chrono` are given.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -162,8 +165,10 @@ def lstm(
     """
     checks.positive(num_units, "num_units")
     width = num_units if projection is None else checks.positive(projection, "projection")
-    if chrono is not None and forget_bias != 1.0:
-        raise ValueError(f"forget_bias must be left out when chrono is given, got {forget_bias}.")
+    for name, flag in {"peephole": peephole, "coupled": coupled, "layer_norm": layer_norm}.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} must be a bool, got {flag!r}.")
+    _check_bias(forget_bias, chrono)
     num_gates = 3 if coupled else 4
 
     def init(key, num_inputs):
@@ -197,10 +202,23 @@ def lstm(
     )
 
 
+def _check_bias(forget_bias, chrono):
+    if chrono is not None and checks.positive(chrono, "chrono") < 3:
+        raise ValueError(f"chrono must be at least 3 steps, got {chrono}.")
+    if forget_bias is None:
+        return
+    if chrono is not None:
+        raise ValueError(f"forget_bias must be left out when chrono is given, got {forget_bias}.")
+    if isinstance(forget_bias, bool) or not isinstance(forget_bias, int | float):
+        raise TypeError(f"forget_bias must be a float, got {forget_bias!r}.")
+    if not math.isfinite(forget_bias):
+        raise ValueError(f"forget_bias must be finite, got {forget_bias}.")
+
+
 def _initial_bias(key, num_units, coupled, forget_bias, chrono, dtype):
     zeros = jnp.zeros(num_units, dtype)
     if chrono is None:
-        i, f = zeros, jnp.full(num_units, forget_bias, dtype)
+        i, f = zeros, jnp.full(num_units, 1.0 if forget_bias is None else forget_bias, dtype)
     else:
         f = initializers.chrono_bias(key, num_units, chrono, dtype)
         i = -f

@@ -36,7 +36,7 @@ def project(params: MGUParams, x: Any) -> Any:
 
 
 def mix(params: MGUParams, carry: MGUCarry, z: Any) -> MGUMix:
-    """The recurrent products; the gate stands between them and so belongs here."""
+    """h U_f and (f ⊙ h) U_n, with z added, `[..., H]` each; the gate stands between them."""
     z_f, z_n = jnp.split(z, 2, axis=-1)
     kernel_f, kernel_n = jnp.split(params.recurrent_kernel, 2, axis=-1)
     u_f = z_f + carry.h @ kernel_f
@@ -50,7 +50,7 @@ def update(carry: MGUCarry, u: MGUMix) -> MGUCarry:
 
 
 def advance(params: MGUParams, carry: MGUCarry, z: Any) -> MGUCarry:
-    """One step."""
+    """h = (1 - f) ⊙ h + f ⊙ n, `[..., H]`."""
     return update(carry, mix(params, carry, z))
 
 
@@ -69,11 +69,13 @@ def initial_carry(params: MGUParams, batch_shape: tuple[int, ...] = ()) -> MGUCa
 def mgu(num_units: int, *, param_dtype: Any = jnp.float32) -> Cell:
     """The minimal gated unit: a GRU whose reset and update gates are one.
 
-        f = σ(x W_f + hₜ₋₁ U_f + b_f),  n = tanh(x W_n + (f ⊙ hₜ₋₁) U_n + b_n)
+        f = σ(xₜ W_f + hₜ₋₁ U_f + b_f),  n = tanh(xₜ W_n + (f ⊙ hₜ₋₁) U_n + b_n)
         hₜ = (1 - f) ⊙ hₜ₋₁ + f ⊙ n,  yₜ = hₜ
 
-    Zhou et al. 2016 (arXiv:1603.09420). flax linen's cell is another function: it gates the product,
-    f ⊙ (hₜ₋₁ U_n + c), its f keeps the old h, (1 - f) ⊙ n + f ⊙ hₜ₋₁, and the bias of f starts at 1.
+    Zhou et al. 2016 (arXiv:1603.09420). f = 0 keeps the old h, f = 1 replaces it. flax linen's cell
+    is another function: it gates the product, f ⊙ (hₜ₋₁ U_n + c), its f keeps the old h,
+    (1 - f) ⊙ n + f ⊙ hₜ₋₁, and so a closed gate hides the old h from n as well; there the bias of f
+    starts at 1, here at 0. The two agree where U_n = 0 and c = 0, with the parameters of f negated.
 
     Args:
         num_units: H.
