@@ -3,6 +3,8 @@
 from jaxrnn.boundary import broadcast_carry as broadcast_carry
 from jaxrnn.boundary import detach as detach
 from jaxrnn.boundary import select_carry as select_carry
+from jaxrnn.cells.diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
+from jaxrnn.cells.diagonal_rnn import diagonal_rnn as diagonal_rnn
 from jaxrnn.cells.elman import ElmanCarry as ElmanCarry
 from jaxrnn.cells.elman import ElmanParams as ElmanParams
 from jaxrnn.cells.elman import elman as elman
@@ -54,6 +56,9 @@ from jaxrnn.layers.mlstm import MLSTMParams as MLSTMParams
 from jaxrnn.layers.mlstm import mlstm as mlstm
 from jaxrnn.layers.recurrent import recurrent as recurrent
 from jaxrnn.layers.residual import residual as residual
+from jaxrnn.layers.self_attention import KeyValue as KeyValue
+from jaxrnn.layers.self_attention import SelfAttentionParams as SelfAttentionParams
+from jaxrnn.layers.self_attention import self_attention as self_attention
 from jaxrnn.layers.serial import serial as serial
 from jaxrnn.layers.window import Window as Window
 from jaxrnn.linear_scan import linear_scan as linear_scan

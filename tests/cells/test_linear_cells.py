@@ -10,6 +10,10 @@ from jaxrnn.testing import check_cell
 
 CELLS = {
     "ema": lambda dtype: jr.ema(0.7, param_dtype=dtype),
+    "diagonal_rnn": lambda dtype: jr.diagonal_rnn(4, param_dtype=dtype),
+    "diagonal_rnn signed selective": lambda dtype: jr.diagonal_rnn(
+        4, (-1, 1), selective=True, param_dtype=dtype
+    ),
     "lru": lambda dtype: jr.lru(5, 6, r_max=0.99, param_dtype=dtype),
     "min_gru": lambda dtype: jr.min_gru(4, param_dtype=dtype),
     "min_lstm": lambda dtype: jr.min_lstm(4, forget_bias=1.0, param_dtype=dtype),
