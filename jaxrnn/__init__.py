@@ -25,6 +25,9 @@ from jaxrnn.cells.min_gru import MinGRUParams as MinGRUParams
 from jaxrnn.cells.min_gru import min_gru as min_gru
 from jaxrnn.cells.min_lstm import MinLSTMParams as MinLSTMParams
 from jaxrnn.cells.min_lstm import min_lstm as min_lstm
+from jaxrnn.cells.rg_lru import RGLRUCarry as RGLRUCarry
+from jaxrnn.cells.rg_lru import RGLRUParams as RGLRUParams
+from jaxrnn.cells.rg_lru import rg_lru as rg_lru
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm

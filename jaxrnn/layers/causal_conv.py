@@ -105,7 +105,8 @@ def convolve(
     dtype = checks.compute_dtype(params)
     kernel = params.kernel.astype(dtype)
 
-    def read(steps, sequence):
+    def read(steps, sequence, own):
+        del own
         num_steps = len(steps) - len(kernel) + 1
         ys = jnp.zeros((), dtype) if params.bias is None else params.bias.astype(dtype)
         for place, weights in enumerate(kernel):

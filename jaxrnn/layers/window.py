@@ -45,14 +45,19 @@ def empty_window(steps: Any, size: int, batch_shape: tuple[int, ...]) -> Window:
 
 
 def through_window(
-    read: Callable[[Any, Any], Any], window: Window, xs: Any, mask: Any, reset: Any
+    read: Callable[[Any, Any, Any], Any],
+    window: Window,
+    xs: Any,
+    mask: Any,
+    reset: Any,
+    own: Any = None,
 ) -> tuple[Window, Any]:
     """Runs a layer that reads the last W steps, itself not counted.
 
-    `read(steps, sequence) -> ys` gets leaves `[W + T, *batch, ...]`, the carried steps in front,
-    and int32 `[W + T, *batch]`: which sequence of this call a step belongs to, and -1 where there
-    is none. It returns `[T, *batch, ...]`; step t stands at W + t and may read those of its own
-    number. Each row has its T steps: the real ones, then as many of number -1 as were masked.
+    `read(steps, sequence, own) -> ys` gets leaves `[W + T, *batch, ...]`, the carried steps in
+    front, and int32 `[W + T, *batch]`: which sequence of this call a step belongs to, and -1 where
+    there is none. It returns `[T, *batch, ...]`; step t stands at W + t and may read those of its
+    own number. Each row has its T steps: the real ones, then as many of number -1 as were masked.
 
     Args:
         read: The function.
@@ -60,6 +65,7 @@ def through_window(
         xs: A tree like `window.steps`, `[T, *batch, ...]`.
         mask: None or bool `[T, *batch]`.
         reset: None or bool `[T, *batch]`.
+        own: A tree `[T, *batch, ...]` of what no later step reads.
 
     Returns:
         The window behind the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
@@ -72,7 +78,7 @@ def through_window(
     if mask is not None:
         # A stable sort: False stands before True.
         order = jnp.argsort(~mask, axis=0, stable=True)
-        xs, sequence = _take((xs, jnp.where(mask, sequence, -1)), order)
+        xs, own, sequence = _take((xs, own, jnp.where(mask, sequence, -1)), order)
 
     carried = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, num_batch_axes, 0), window.steps)
     size = jax.tree.leaves(carried)[0].shape[0]
@@ -81,7 +87,7 @@ def through_window(
     steps, sequence = jax.tree.map(
         lambda *parts: jnp.concatenate(parts), (carried, carried_sequence), (xs, sequence)
     )
-    ys = read(steps, sequence)
+    ys = read(steps, sequence, own)
     if mask is None:
         kept, kept_sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (steps, sequence))
     else:
