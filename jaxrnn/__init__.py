@@ -28,6 +28,8 @@ from jaxrnn.cells.min_lstm import min_lstm as min_lstm
 from jaxrnn.cells.rg_lru import RGLRUCarry as RGLRUCarry
 from jaxrnn.cells.rg_lru import RGLRUParams as RGLRUParams
 from jaxrnn.cells.rg_lru import rg_lru as rg_lru
+from jaxrnn.cells.s6 import S6Params as S6Params
+from jaxrnn.cells.s6 import s6 as s6
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm

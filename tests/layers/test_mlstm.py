@@ -1,0 +1,198 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from jaxrnn.testing import check_layer
+
+D, HEADS, K, T = 3, 2, 3, 11
+FORMS = {"recurrent": 1, "chunks of 4": 4, "parallel": None}
+
+
+def sigmoid(u):
+    return 1 / (1 + np.exp(-u))
+
+
+def oracle(params, xs):
+    """One row, head after head, with the gates as they are: no stabiliser."""
+    params = jax.tree.map(np.asarray, params)
+    num_heads = params.gate_bias.size // 2
+    outputs = []
+    memories = None
+    for x in np.asarray(xs):
+        k, v = np.split(x @ params.write_kernel + params.write_bias, 2)
+        q, o = np.split(x @ params.read_kernel + params.read_bias, 2)
+        i, f = np.split(x @ params.gate_kernel + params.gate_bias, 2)
+        width = k.size // num_heads
+        if memories is None:
+            memories = [(np.zeros((width, width)), np.zeros(width)) for _ in range(num_heads)]
+        y = []
+        for head in range(num_heads):
+            part = slice(head * width, (head + 1) * width)
+            c, n = memories[head]
+            key = k[part] / np.sqrt(width)
+            c = sigmoid(f[head]) * c + np.exp(i[head]) * np.outer(key, v[part])
+            n = sigmoid(f[head]) * n + np.exp(i[head]) * key
+            memories[head] = c, n
+            y.append(q[part] @ c / max(abs(q[part] @ n), 1.0))
+        outputs.append(sigmoid(o) * np.concatenate(y))
+    return np.array(outputs), memories
+
+
+def make(chunk_size, gate_scale=1.0, seed=0):
+    layer = jr.mlstm(HEADS, K, chunk_size=chunk_size, param_dtype=jnp.float64)
+    params = layer.init(jax.random.key(seed), D)
+    keys = jax.random.split(jax.random.key(seed + 1), len(params))
+    noise = [
+        jax.random.normal(key, leaf.shape, leaf.dtype)
+        for key, leaf in zip(keys, params, strict=True)
+    ]
+    params = params._replace(
+        write_bias=noise[1], read_bias=noise[3], gate_kernel=gate_scale * noise[4]
+    )
+    return layer, params
+
+
+def compiled(layer, **flags):
+    """`(params, xs, carry) -> (gradients, rollout)`."""
+
+    def loss(params, xs, carry):
+        rollout = jr.unroll(layer, params, xs, carry=carry, **flags)
+        sines = [jnp.sum(jnp.sin(leaf)) for leaf in (rollout.outputs, *rollout.carry)]
+        return sum(sines), rollout[:2]
+
+    return jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
+
+
+def assert_close(got, want, rtol=1e-9, atol=1e-11):
+    jax.tree.map(lambda g, w: np.testing.assert_allclose(g, w, rtol=rtol, atol=atol), got, want)
+
+
+def test_worked_numbers():
+    # K = 1 and all inputs 1: i = e^0, f = 1/2, q = v = 1, k = 2, o -> 1.
+    # c = 2, n = 2, y = 2 / max(2, 1) = 1;  c = 3, n = 3, y = 1;  with v = 4 then c = 3/2 + 8 and
+    # n = 3/2 + 2, y = 9.5 / 3.5.
+    layer = jr.mlstm(1, 1)
+    params = jr.MLSTMParams(
+        write_kernel=jnp.array([[0.0, 1.0]]),
+        write_bias=jnp.array([2.0, 0.0]),
+        read_kernel=jnp.zeros((1, 2)),
+        read_bias=jnp.array([1.0, 50.0]),
+        gate_kernel=jnp.zeros((1, 2)),
+        gate_bias=jnp.zeros(2),
+    )
+    outputs = jr.unroll(layer, params, jnp.array([[1.0], [1.0], [4.0]])).outputs
+    np.testing.assert_allclose(outputs[:, 0], [1.0, 1.0, 9.5 / 3.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("gate_scale", [0.3, 6.0])
+def test_every_form_is_the_unstabilised_memory(x64, chunk_size, gate_scale):
+    layer, params = make(chunk_size, gate_scale)
+    xs = jax.random.normal(jax.random.key(5), (T, D), jnp.float64)
+    rollout = jax.jit(lambda params, xs: jr.unroll(layer, params, xs))(params, xs)
+    outputs, memories = oracle(params, xs)
+    np.testing.assert_allclose(rollout.outputs, outputs, rtol=1e-10, atol=1e-13)
+    scale = np.exp(rollout.carry.m)
+    for head, (c, n) in enumerate(memories):
+        np.testing.assert_allclose(rollout.carry.c[head] * scale[head], c, rtol=1e-10)
+        np.testing.assert_allclose(rollout.carry.n[head] * scale[head], n, rtol=1e-10)
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_the_start_of_m_changes_nothing(x64, chunk_size):
+    layer, params = make(chunk_size)
+    xs = jax.random.normal(jax.random.key(5), (T, D), jnp.float64)
+    carry = layer.initial_carry(params)
+    run = jax.jit(lambda carry: jr.unroll(layer, params, xs, carry=carry).outputs)
+    want = oracle(params, xs)[0]
+    for m in (0.0, -1e30, -7.0, 5.0):
+        outputs = run(carry._replace(m=jnp.full_like(carry.m, m)))
+        np.testing.assert_allclose(outputs, want, rtol=1e-10, atol=1e-13)
+    # The same memory over another m, in the middle of a sequence.
+    middle = jr.unroll(layer, params, xs[:4]).carry
+    moved = middle._replace(c=middle.c * np.exp(2), n=middle.n * np.exp(2), m=middle.m - 2)
+    outputs = jr.unroll(layer, params, xs[4:], carry=moved).outputs
+    np.testing.assert_allclose(outputs, want[4:], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("num_steps", [2, 7, 9])
+def test_forms_agree_with_masks_resets_and_gradients(x64, num_steps):
+    rng = np.random.default_rng(num_steps)
+    mask = rng.random((4, num_steps)) < 0.6
+    mask[0], mask[1] = False, True
+    reset = rng.random((4, num_steps)) < 0.3
+    xs = rng.standard_normal((4, num_steps, D))
+    recurrent, params = make(1)
+    carry = jr.unroll(recurrent, params, rng.standard_normal((4, 3, D))).carry
+    want = compiled(recurrent, mask=mask, reset=reset)(params, xs, carry)
+    for chunk_size in (3, None):
+        layer, _ = make(chunk_size)
+        assert_close(compiled(layer, mask=mask, reset=reset)(params, xs, carry), want)
+
+
+def test_laws():
+    check_layer(jr.mlstm(2, 2, chunk_size=3))
+    check_layer(jr.mlstm(1, 3, chunk_size=None))
+
+
+def test_no_steps_and_one_step(x64):
+    layer, params = make(4)
+    carry = jr.unroll(layer, params, jnp.ones((2, D))).carry
+    rollout = jr.unroll(layer, params, jnp.zeros((0, D)), carry=carry)
+    assert rollout.outputs.shape == (0, HEADS * K)
+    assert_close(rollout.carry, carry, 0, 0)
+    assert jr.unroll(layer, params, jnp.ones((1, D))).info.evaluator == "sequential"
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_nan_goes_forward_to_the_next_reset_and_nowhere_else(x64, chunk_size):
+    layer, params = make(chunk_size)
+    xs = np.random.default_rng(0).standard_normal((1, 8, D))
+    reset = np.zeros((1, 8), bool)
+    reset[0, 6] = True
+    clean = jr.unroll(layer, params, xs, reset=reset)
+    xs[0, 2] = np.nan
+    dirty = jr.unroll(layer, params, xs, reset=reset)
+    assert np.isnan(dirty.outputs[0, 2:6]).all()
+    np.testing.assert_array_equal(dirty.outputs[0, :2], clean.outputs[0, :2])
+    np.testing.assert_array_equal(dirty.outputs[0, 6:], clean.outputs[0, 6:])
+    assert_close(dirty.carry, clean.carry, 0, 0)
+    # A carry that is NaN says so until the reset.
+    carry = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), clean.carry)
+    xs[0, 2] = 0.5
+    spoiled = jr.unroll(layer, params, xs, reset=reset, carry=carry)
+    assert np.isnan(spoiled.outputs[0, :6]).all()
+    np.testing.assert_array_equal(spoiled.outputs[0, 6:], clean.outputs[0, 6:])
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_gates_of_fifty_are_no_trouble(chunk_size, dtype):
+    layer = jr.mlstm(1, 2, chunk_size=chunk_size, param_dtype=dtype)
+    params = layer.init(jax.random.key(0), 4)
+    params = params._replace(gate_kernel=jnp.eye(4, 2, dtype=dtype))
+    signs = jax.random.rademacher(jax.random.key(2), (3, 12, 4))
+    xs = (50 * signs).astype(jnp.bfloat16).at[:, :, 2:].divide(50)
+    # All that q reads is zero in a row of zeros, and in masked steps.
+    xs = xs.at[0].set(jnp.array([50, -50, 0, 0], jnp.bfloat16)).at[0, 5:].set(0)
+    mask = jnp.ones((3, 12), bool).at[1, 6:].set(False)
+    zero_queries = params._replace(read_kernel=params.read_kernel.at[:2].set(0))
+
+    def loss(params, xs):
+        rollout = jr.unroll(layer, params, xs, mask=mask)
+        return jnp.sum(rollout.outputs.astype(jnp.float32)), rollout
+
+    run = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
+    for result in (run(params, xs), run(zero_queries, xs)):
+        assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(result))
+        assert result[1].outputs.dtype == jnp.bfloat16
+        assert result[1].carry.c.dtype == jnp.float32
+
+
+def test_wrong_sizes_raise():
+    with pytest.raises(ValueError, match="chunk_size"):
+        jr.mlstm(2, 3, chunk_size=0)
+    with pytest.raises(TypeError, match="head_width"):
+        jr.mlstm(2, 3.0)
