@@ -79,7 +79,7 @@ def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:
         if reset is not None:
             carry = select(reset, cell.initial_carry(params, reset.shape), carry)
         new_carry = cell.advance(params, carry, z)
-        checks.same_tree(new_carry, carry, "the carry that advance returns")
+        checks.same_tree(new_carry, carry, "advance(params, carry, z)")
         return new_carry if mask is None else select(mask, new_carry, carry)
 
     return step

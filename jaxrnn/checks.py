@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import keystr
 
 
@@ -45,6 +46,22 @@ def fraction(value: Any, name: str) -> float:
     return float(value)
 
 
+def boolean(value: Any, name: str) -> bool:
+    """Returns `value` as a bool when it is one, raises otherwise (a traced one is none)."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
+def width(xs: Any, kernel: Any) -> None:
+    """Raises unless `xs` `[..., D]` has as many features as `kernel` `[D, ...]` has rows."""
+    if jnp.ndim(xs) == 0 or jnp.shape(xs)[-1] != kernel.shape[0]:
+        raise ValueError(
+            f"xs must have the width {kernel.shape[0]} of the kernel {kernel.shape}, "
+            f"got the shape {jnp.shape(xs)}."
+        )
+
+
 def same_tree(came: Any, expected: Any, name: str) -> None:
     """Raises unless `came` has the structure, shapes and dtypes of `expected`.
 
@@ -71,6 +88,14 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
             raise TypeError(
                 f"{leaf_name} must have the dtype {want.dtype}, got {jnp.result_type(leaf)}."
             )
+
+
+def arrays(tree: Any, name: str) -> Any:
+    """The tree with every leaf as an array; raises TypeError for what cannot be one."""
+    try:
+        return jax.tree.map(jnp.asarray, tree)
+    except TypeError as error:
+        raise TypeError(f"{name} must be a tree of arrays, got {tree!r}.") from error
 
 
 def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int, ...]:

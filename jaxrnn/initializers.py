@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn import checks
+
 
 def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.float32) -> Any:
     """A kernel that keeps the variance of its input, Wᵢⱼ ~ N(0, 1/D) truncated (LeCun).
@@ -23,12 +25,14 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
         `[D, num_outputs]`.
 
     Raises:
-        TypeError: `dtype` is not real and floating.
+        TypeError: `dtype` is not real and floating, or `num_inputs` no int.
+        ValueError: `num_inputs` is below 1.
 
     Example:
         >>> input_kernel(jax.random.key(0), 3, 8).shape
         (3, 8)
     """
+    checks.positive(num_inputs, "num_inputs")
     draw = jax.nn.initializers.lecun_normal()
     return draw(key, (num_inputs, num_outputs), _draw_dtype(dtype)).astype(dtype)
 

@@ -16,6 +16,26 @@ class MissingKey:
     asked_by: str
 
 
+def checked_key(key: Any) -> Any:
+    """Returns `key` when it is one PRNG key, None or a missing key.
+
+    Args:
+        key: What was given for a key.
+
+    Raises:
+        TypeError: It is something else, an int say.
+    """
+    if key is None or isinstance(key, MissingKey):
+        return key
+    dtype, shape = getattr(key, "dtype", None), jnp.shape(key)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if (typed and shape == ()) or (dtype == jnp.uint32 and len(shape) == 1):
+        return key
+    raise TypeError(
+        f"key must be one PRNG key, as jax.random.key(seed) makes it, or None, got {key!r}."
+    )
+
+
 def split_key(key: Any, num: int) -> list[Any]:
     """`num` keys from one; None and a missing key stay what they are.
 

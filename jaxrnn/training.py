@@ -151,7 +151,7 @@ def make_tbptt_step(
     def checked(params, carry, batch, key):
         loss, rest = _pair(loss_fn(params, carry, batch, key), "(loss, (carry, metrics))")
         new_carry, metrics = _pair(rest, "(loss, (carry, metrics))")
-        checks.same_tree(new_carry, carry, "the carry that loss_fn returns")
+        checks.same_tree(new_carry, carry, "the carry of loss_fn")
         return _scalar(loss), (new_carry, _extra(metrics))
 
     def tbptt_step(state, carry, batch, key=None):

@@ -10,7 +10,7 @@ from jax import lax
 from jaxrnn import checks
 from jaxrnn.boundary import in_reverse, zero_unless
 from jaxrnn.layers.recurrent import recurrent
-from jaxrnn.randomness import fold_in
+from jaxrnn.randomness import checked_key, fold_in
 from jaxrnn.sequences.masks import as_mask
 from jaxrnn.types import Cell, Evaluator, Layer, Rollout
 
@@ -70,6 +70,7 @@ def unroll(
         raise ValueError("carry must be None for a layer that is not causal; it cannot stream.")
     if evaluator is not None and isinstance(cell_or_layer, Layer):
         raise ValueError("evaluator must be None for a layer: recurrent(cell, evaluator) takes it.")
+    reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
     static = _ByIdentity(cell_or_layer)
     return _run(static, evaluator, reverse, call.time_axis, params, carry, *call.arrays, key)
 
@@ -89,8 +90,7 @@ def step(
     Args:
         cell_or_layer: What to run; a layer must be causal.
         params: Its parameters.
-        carry: The carry before the step, leaves `[..., H]`; `initial_carry(params, batch_shape)`
-            starts a stream.
+        carry: The carry before the step, leaves `[..., H]`; None is the initial carry.
         x: A tree of arrays `[..., D]`.
         mask: `[...]`; False keeps the carry and gives zeros.
         reset: `[...]`; True starts a new sequence before x is read.
@@ -167,7 +167,7 @@ def carries(
         raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
     call = _Call.checked(cell_or_layer, xs, mask, reset, time_major)
     static = _ByIdentity(cell_or_layer)
-    return _run_carries(static, call.time_axis, params, carry, *call.arrays, key)
+    return _run_carries(static, call.time_axis, params, carry, *call.arrays, checked_key(key))
 
 
 class _Call(NamedTuple):
@@ -182,7 +182,8 @@ class _Call(NamedTuple):
             raise TypeError(
                 f"cell_or_layer must be a Cell or a Layer, got {type(cell_or_layer).__name__}."
             )
-        xs = jax.tree.map(jnp.asarray, xs)
+        checks.boolean(time_major, "time_major")
+        xs = checks.arrays(xs, "xs")
         leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)
         mask = None if mask is None else as_mask(mask, leading)
         reset = None if reset is None else as_mask(reset, leading, "reset")

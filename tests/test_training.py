@@ -197,7 +197,7 @@ def test_tbptt_refuses_a_carry_of_another_kind():
 
     step = jr.make_tbptt_step(loss_fn, optax.sgd(0.1))
     state = jr.TrainState.create(jnp.ones(2), optax.sgd(0.1))
-    with pytest.raises(ValueError, match="the carry that loss_fn returns must have the shape"):
+    with pytest.raises(ValueError, match="the carry of loss_fn must have the shape"):
         step(state, jnp.zeros(3), None)
 
 

@@ -547,7 +547,7 @@ def test_an_advance_that_changes_the_carry_is_told():
     cell = jr.simple_cell(
         lambda key, num_inputs: (), advance, 1, initial_carry=lambda *_: np.ones(1)
     )
-    with pytest.raises(TypeError, match="the carry that advance returns must have the dtype"):
+    with pytest.raises(TypeError, match="must have the dtype"):
         jr.unroll(cell, (), np.ones((4, 1)))
 
 
@@ -673,3 +673,33 @@ def test_outputs_have_the_dtype_of_xs_and_ints_have_none():
         num_feature_axes=0,
     )
     assert jr.unroll(cell, table, jnp.array([[0, 3, 1]])).outputs.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reverse": "yes"}, "reverse must be True or False"),
+        ({"time_major": 1}, "time_major must be True or False"),
+        ({"evaluator": "sequential"}, "evaluator must be an Evaluator"),
+        ({"key": 0}, "key must be one PRNG key"),
+        ({"xs": "abc"}, "xs must be a tree of arrays"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(options, message):
+    cell = jr.elman(3)
+    params = cell.init(jax.random.key(0), 2)
+    with pytest.raises(TypeError, match=message):
+        jr.unroll(cell, params, **({"xs": jnp.ones((4, 2))} | options))
+
+
+CELLS_WITH_A_KERNEL = {"elman": jr.elman, "lstm": jr.lstm, "gru": jr.gru, "mgu": jr.mgu}
+
+
+@pytest.mark.parametrize("make", CELLS_WITH_A_KERNEL.values(), ids=CELLS_WITH_A_KERNEL)
+def test_a_wrong_width_is_named(make):
+    cell = make(3)
+    params = cell.init(jax.random.key(0), 2)
+    with pytest.raises(ValueError, match="xs must have the width 2 of the kernel"):
+        jr.unroll(cell, params, jnp.ones((4, 5)))
+    with pytest.raises(ValueError, match="num_inputs must be at least 1, got 0"):
+        cell.init(jax.random.key(0), 0)

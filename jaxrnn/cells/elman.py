@@ -27,6 +27,7 @@ class ElmanCarry(NamedTuple):
 
 def project(params: ElmanParams, x: Any) -> Any:
     """z = x W + b, `[..., D] -> [..., H]`."""
+    checks.width(x, params.kernel)
     return x @ params.kernel + params.bias
 
 

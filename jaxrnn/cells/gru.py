@@ -42,6 +42,7 @@ class GRUMix(NamedTuple):
 
 def project(params: GRUParams, x: Any) -> Any:
     """x W + b, `[..., D] -> [..., 3*H]`."""
+    checks.width(x, params.kernel)
     return x @ params.kernel + params.bias
 
 

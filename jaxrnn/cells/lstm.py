@@ -53,6 +53,7 @@ class LSTMMix(NamedTuple):
 
 def project(params: LSTMParams, x: Any) -> Any:
     """z = x W + b, or LN(x W) + b, `[..., D] -> [..., G*H]`."""
+    checks.width(x, params.kernel)
     z = x @ params.kernel
     if params.norm is not None:
         z = _standardize(z) * params.norm.input_scale
@@ -76,7 +77,7 @@ def update(carry: LSTMCarry, u: LSTMMix) -> LSTMCarry:
     *input_gate, f, g, o = jnp.split(u.gates, num_gates, axis=-1)
     *peephole_i, peephole_f, peephole_o = _peepholes(u.peephole, num_gates)
     f = _gate(f, peephole_f, c)
-    i = _gate(*input_gate, *peephole_i, c) if input_gate else 1 - f
+    i = _gate(input_gate[0], peephole_i[0], c) if input_gate else 1 - f
     c = f * c + i * jnp.tanh(g)
     o = _gate(o, peephole_o, c)
     visible = c if u.cell_scale is None else _standardize(c) * u.cell_scale + u.cell_offset

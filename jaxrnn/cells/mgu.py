@@ -32,6 +32,7 @@ class MGUMix(NamedTuple):
 
 def project(params: MGUParams, x: Any) -> Any:
     """x W + b, `[..., D] -> [..., 2*H]`."""
+    checks.width(x, params.kernel)
     return x @ params.kernel + params.bias
 
 

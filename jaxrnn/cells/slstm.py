@@ -36,6 +36,7 @@ class SLSTMCarry(NamedTuple):
 
 def project(params: SLSTMParams, x: Any) -> Any:
     """z = x W + b, `[..., D] -> [..., 4*H]`."""
+    checks.width(x, params.kernel)
     return x @ params.kernel + params.bias
 
 

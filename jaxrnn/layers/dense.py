@@ -60,11 +60,7 @@ def dense(
         return DenseParams(kernel, jnp.zeros(num_outputs, param_dtype) if use_bias else None)
 
     def apply(params, xs):
-        if xs.shape[-1] != params.kernel.shape[0]:
-            raise ValueError(
-                f"xs must have the width {params.kernel.shape[0]} of params.kernel "
-                f"{params.kernel.shape}, got {xs.shape[-1]}."
-            )
+        checks.width(xs, params.kernel)
         ys = xs @ params.kernel
         ys = ys if params.bias is None else ys + params.bias
         return ys if activation is None else activation(ys)

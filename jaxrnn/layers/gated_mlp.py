@@ -63,6 +63,7 @@ def gated_mlp(
         )
 
     def apply(params, xs):
+        checks.width(xs, params.gate_kernel)
         gated = activation(xs @ params.gate_kernel) * (xs @ params.value_kernel)
         return gated @ params.output_kernel
 

@@ -19,7 +19,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         The layer, `[T, *batch, D] -> [T, *batch, H]`.
 
     Raises:
-        TypeError: `cell` is not a Cell.
+        TypeError: `cell` is not a Cell, or `evaluator` no function.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -31,6 +31,8 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     if not isinstance(cell, Cell):
         raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
     evaluate = auto() if evaluator is None else evaluator
+    if not callable(evaluate):
+        raise TypeError(f"evaluator must be an Evaluator, sequential() say, got {evaluate!r}.")
 
     def unroll(params, carry, xs, mask, reset, key):
         def run(xs, mask, reset):
