@@ -49,7 +49,7 @@ def linear_cell(
         return LinearCarry(jnp.zeros((*batch_shape, *shape), dtype))
 
     def affine(params, x):
-        a, b = project(_wide(params), x)
+        a, b = project(widened(params), x)
         return Affine(LinearCarry(a), LinearCarry(b))
 
     def advance(params, carry, z):
@@ -57,7 +57,7 @@ def linear_cell(
         return LinearCarry(z.a.h * carry.h + z.b.h)
 
     def readout(params, carry, x):
-        return carry.h if emit is None else emit(_wide(params), carry.h, x)
+        return carry.h if emit is None else emit(widened(params), carry.h, x)
 
     return Cell(
         init=init,
@@ -80,7 +80,19 @@ def real_product(h: Any, real: Any, imag: Any) -> Any:
     return h.real @ real - h.imag @ imag
 
 
-def _wide(params: Any) -> Any:
-    # What becomes an eigenvalue is read by an exponential; bfloat16 would move it.
+def relative_expm1(z: Any) -> Any:
+    """(exp(z) - 1) / z, real or complex, with all its digits and derivatives near z = 0."""
+    near = jnp.abs(z) < 0.1
+    small = jnp.where(near, z, 0)
+    series = jnp.ones_like(z)
+    # 1 + z/2 (1 + z/3 (1 + ...)): at |z| = 0.1 the next term is below the rounding of float64.
+    for denominator in range(11, 1, -1):
+        series = 1 + small / denominator * series
+    large = jnp.where(near, 1, z)
+    return jnp.where(near, series, jnp.expm1(large) / large)
+
+
+def widened(params: Any) -> Any:
+    """The parameters in promote(params, float32): what an exponential reads needs the digits."""
     dtype = checks.compute_dtype(params)
     return jax.tree.map(lambda leaf: leaf.astype(dtype), params)

@@ -87,6 +87,7 @@ def diagonal_rnn(
         )
 
     def project(params, x):
+        checks.width(x, params.kernel)
         logit = params.eigenvalue_logit
         if selective:
             logit = x @ params.eigenvalue_kernel + logit

@@ -21,6 +21,7 @@ class EMAParams(NamedTuple):
 
 def project(params: EMAParams, x: Any) -> tuple[Any, Any]:
     """a = α and b = (1 - α) x, `[D]` and `[..., D]`; 1 - α = σ(-decay_logit) does not cancel."""
+    checks.width(x, params.decay_logit)
     return jax.nn.sigmoid(params.decay_logit), jax.nn.sigmoid(-params.decay_logit) * x
 
 

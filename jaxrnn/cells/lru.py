@@ -31,6 +31,7 @@ class LRUParams(NamedTuple):
 
 def project(params: LRUParams, x: Any) -> tuple[Any, Any]:
     """a = λ `[N]` and b = γ ⊙ (x B) `[..., N]`."""
+    checks.width(x, params.kernel_real)
     eigenvalues = jnp.exp(lax.complex(-jnp.exp(params.nu_log), jnp.exp(params.theta_log)))
     scale = jnp.exp(params.gamma_log)
     return eigenvalues, scale * complex_product(x, params.kernel_real, params.kernel_imag)

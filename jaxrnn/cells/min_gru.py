@@ -64,6 +64,7 @@ def min_gru(
         )
 
     def project(params, x):
+        checks.width(x, params.kernel)
         z, g = jnp.split(x @ params.kernel + params.bias, 2, axis=-1)
         return jax.nn.sigmoid(-z), jax.nn.sigmoid(z) * activation(g)
 

@@ -67,6 +67,7 @@ def min_lstm(
         )
 
     def project(params, x):
+        checks.width(x, params.kernel)
         i, f, g = jnp.split(x @ params.kernel + params.bias, 3, axis=-1)
         keep = jax.nn.log_sigmoid(f) - jax.nn.log_sigmoid(i)
         return jax.nn.sigmoid(keep), jax.nn.sigmoid(-keep) * activation(g)

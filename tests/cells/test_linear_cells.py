@@ -17,6 +17,7 @@ CELLS = {
     "lru": lambda dtype: jr.lru(5, 6, r_max=0.99, param_dtype=dtype),
     "min_gru": lambda dtype: jr.min_gru(4, param_dtype=dtype),
     "min_lstm": lambda dtype: jr.min_lstm(4, forget_bias=1.0, param_dtype=dtype),
+    "rg_lru": lambda dtype: jr.rg_lru(num_blocks=2, param_dtype=dtype),
 }
 IN_PARALLEL = (jr.associative(), jr.chunked(3, jr.associative("chunked")))
 
@@ -73,3 +74,10 @@ def test_float32_over_4096_steps(name):
 def test_all_float_leaves_have_the_param_dtype(name):
     for dtype in (jnp.float32, jnp.bfloat16):
         assert {leaf.dtype for leaf in jax.tree.leaves(make(name, dtype)[1])} == {jnp.dtype(dtype)}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_wrong_width_raises(name):
+    cell, params = make(name)
+    with pytest.raises(ValueError, match="xs must have the width 4 of the kernel"):
+        jr.unroll(cell, params, jnp.ones((3, 1)))

@@ -1,0 +1,27 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrnn.state_space import relative_expm1
+
+
+@pytest.mark.parametrize("angle", [0.0, np.pi, 2.0])
+def test_relative_expm1_and_its_derivatives(x64, angle):
+    # φ(z) = ∫₀¹ exp(s z) ds and its derivatives ∫₀¹ sⁿ exp(s z) ds, by Gauss's rule.
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    s, weights = (nodes + 1) / 2, weights / 2
+    derivative = relative_expm1
+    for order in range(3):
+        for size in (0.0, 1e-9, 1e-3, 0.09, 0.11, 1.0, 5.0):
+            z = size * np.exp(1j * angle)
+            want = np.sum(weights * s**order * np.exp(s * z))
+            np.testing.assert_allclose(derivative(jnp.asarray(z)), want, rtol=1e-11 * 100**order)
+        derivative = jax.grad(derivative, holomorphic=True)
+
+
+def test_relative_expm1_of_real_numbers():
+    z = jnp.array([-1e30, -100.0, -1e-3, 0.0, 1e-3, 0.5])
+    want = np.array([1e-30, 0.01, 0.9995001666, 1.0, 1.0005001667, 1.2974425414])
+    np.testing.assert_allclose(relative_expm1(z), want, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(relative_expm1))(z)[3], 0.5)
