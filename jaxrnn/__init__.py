@@ -28,6 +28,8 @@ from jaxrnn.cells.min_lstm import min_lstm as min_lstm
 from jaxrnn.cells.rg_lru import RGLRUCarry as RGLRUCarry
 from jaxrnn.cells.rg_lru import RGLRUParams as RGLRUParams
 from jaxrnn.cells.rg_lru import rg_lru as rg_lru
+from jaxrnn.cells.s4d import S4DParams as S4DParams
+from jaxrnn.cells.s4d import s4d as s4d
 from jaxrnn.cells.s6 import S6Params as S6Params
 from jaxrnn.cells.s6 import s6 as s6
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
@@ -52,10 +54,16 @@ from jaxrnn.layers.dense import dense as dense
 from jaxrnn.layers.dropout import dropout as dropout
 from jaxrnn.layers.embed import EmbedParams as EmbedParams
 from jaxrnn.layers.embed import embed as embed
+from jaxrnn.layers.gated_delta_net import GatedDeltaNetCarry as GatedDeltaNetCarry
+from jaxrnn.layers.gated_delta_net import GatedDeltaNetParams as GatedDeltaNetParams
+from jaxrnn.layers.gated_delta_net import gated_delta_net as gated_delta_net
 from jaxrnn.layers.gated_mlp import GatedMLPParams as GatedMLPParams
 from jaxrnn.layers.gated_mlp import gated_mlp as gated_mlp
 from jaxrnn.layers.layer_norm import LayerNormParams as LayerNormParams
 from jaxrnn.layers.layer_norm import layer_norm as layer_norm
+from jaxrnn.layers.mamba import MambaCarry as MambaCarry
+from jaxrnn.layers.mamba import MambaParams as MambaParams
+from jaxrnn.layers.mamba import mamba as mamba
 from jaxrnn.layers.mlstm import MLSTMCarry as MLSTMCarry
 from jaxrnn.layers.mlstm import MLSTMParams as MLSTMParams
 from jaxrnn.layers.mlstm import mlstm as mlstm

@@ -10,6 +10,7 @@ from jaxrnn.boundary import project
 from jaxrnn.evaluators.chunked import chunked
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.evaluators.shielded import shielded
+from jaxrnn.layers.pairs import by_head, seen_steps, sums_between
 from jaxrnn.types import Cell, Layer, Path, Rollout
 
 
@@ -190,12 +191,14 @@ def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: An
     q, o = _read(params, xs, carry.m.shape[-1])
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q.astype(z.k.dtype), z.k, z.v))
     i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
-    seen, from_carry, written = _sight(mask, reset, xs.shape[0])
+    seen, from_carry = seen_steps(mask, reset, xs.shape[0])
+    # Where a real step wrote, or the memory started in this chunk, m is at least 0.
+    written = seen.any(axis=-1) | ~from_carry
     if mask is not None:
-        log_f = jnp.where(jnp.moveaxis(mask, 0, -1)[..., None, :], log_f, 0)
+        log_f = jnp.where(by_head(mask), log_f, 0)
 
     start = jnp.where(from_carry, jnp.cumsum(log_f, axis=-1) + carry.m[..., None], -jnp.inf)
-    pairs = jnp.where(seen, _sums_between(log_f) + i[..., None, :], -jnp.inf)
+    pairs = jnp.where(seen, sums_between(log_f) + i[..., None, :], -jnp.inf)
     m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(start, jnp.where(written, 0, -jnp.inf)))
     start, pairs = jnp.exp(start - m), jnp.exp(pairs - m[..., None])
 
@@ -213,26 +216,3 @@ def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: An
         m=m[..., -1],
     )
     return Rollout(last, outputs, Path("parallel"))
-
-
-def _sight(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any, Any]:
-    """What step t reads: the steps s that are `seen [*batch, 1, T, T]`, and the carry or not.
-
-    `from_carry [*batch, 1, T]`; `written` like it: m >= 0, by a real step or because it starts so.
-    """
-    seen = jnp.tril(jnp.ones((1, num_steps, num_steps), bool))
-    from_carry = jnp.ones((1, num_steps), bool)
-    if mask is not None:
-        seen = seen & jnp.moveaxis(mask, 0, -1)[..., None, None, :]
-    if reset is not None:
-        segment = jnp.moveaxis(jnp.cumsum(reset, axis=0), 0, -1)[..., None, :]
-        seen = seen & (segment[..., :, None] == segment[..., None, :])
-        from_carry = segment == 0
-    return seen, from_carry, seen.any(axis=-1) | ~from_carry
-
-
-def _sums_between(log_f: Any) -> Any:
-    """log_fₛ₊₁ + … + log_fₜ for s <= t, `[..., T, T]`; differences of sums from 0 would cancel."""
-    num_steps = log_f.shape[-1]
-    behind = jnp.tril(jnp.ones((num_steps, num_steps), bool), -1)
-    return jnp.cumsum(jnp.where(behind, log_f[..., :, None], 0), axis=-2)

@@ -1,0 +1,177 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from jaxrnn.testing import check_layer
+
+D, HEADS, K, V, T = 4, 2, 3, 2, 11
+FORMS = {"recurrent": 1, "chunks of 4": 4, "one chunk": None}
+
+
+def sigmoid(u):
+    return 1 / (1 + np.exp(-u))
+
+
+def oracle(params, xs, largest_beta=1, num_heads=HEADS):
+    """One row, head after head, with the matrices of the definition."""
+    params = jax.tree.map(np.asarray, params)
+    key_width = params.key_kernel.shape[1] // num_heads
+    value_width = params.value_kernel.shape[1] // num_heads
+    memories = [np.zeros((value_width, key_width)) for _ in range(num_heads)]
+    outputs = []
+    for x in np.asarray(xs):
+        y = []
+        for head in range(num_heads):
+            keys = slice(head * key_width, (head + 1) * key_width)
+            values = slice(head * value_width, (head + 1) * value_width)
+            k, q, v = (
+                u * sigmoid(u)
+                for u in (
+                    x @ params.key_kernel[:, keys],
+                    x @ params.query_kernel[:, keys],
+                    x @ params.value_kernel[:, values],
+                )
+            )
+            k, q = k / np.linalg.norm(k), q / np.linalg.norm(q)
+            step = np.log1p(np.exp(x @ params.gate_kernel[:, head] + params.step_bias[head]))
+            alpha = np.exp(-np.exp(params.log_rate[head]) * step)
+            beta = largest_beta * sigmoid(x @ params.gate_kernel[:, num_heads + head])
+            erase = np.eye(key_width) - beta * np.outer(k, k)
+            memories[head] = alpha * memories[head] @ erase + beta * np.outer(v, k)
+            y.append(memories[head] @ q)
+        outputs.append(np.concatenate(y))
+    return np.array(outputs), np.array(memories)
+
+
+def make(chunk_size, **options):
+    layer = jr.gated_delta_net(
+        HEADS, K, V, chunk_size=chunk_size, param_dtype=jnp.float64, **options
+    )
+    params = layer.init(jax.random.key(0), D)
+    return layer, params._replace(log_rate=params.log_rate - 1.0, step_bias=params.step_bias + 2)
+
+
+def assert_close(got, want, rtol=1e-9, atol=1e-11):
+    jax.tree.map(lambda g, w: np.testing.assert_allclose(g, w, rtol=rtol, atol=atol), got, want)
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("largest_beta", [1, 2])
+def test_every_form_is_the_definition(x64, chunk_size, largest_beta):
+    layer, params = make(chunk_size, negative_eigenvalues=largest_beta == 2)
+    xs = jax.random.normal(jax.random.key(5), (T, D), jnp.float64)
+    rollout = jax.jit(lambda params, xs: jr.unroll(layer, params, xs))(params, xs)
+    outputs, memories = oracle(params, xs, largest_beta)
+    np.testing.assert_allclose(rollout.outputs, outputs, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(rollout.carry.s, memories, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_what_is_written_is_read_back(x64, chunk_size):
+    # x = (address, content, 1): α = 1 and β = 1 up to rounding, and queries are the keys.
+    layer = jr.gated_delta_net(1, 3, 3, chunk_size=chunk_size, param_dtype=jnp.float64)
+    eye, zeros = jnp.eye(3), jnp.zeros((3, 3))
+    address = jnp.concatenate([eye, zeros, zeros[:1]])
+    params = jr.GatedDeltaNetParams(
+        key_kernel=address,
+        query_kernel=address,
+        value_kernel=jnp.concatenate([zeros, eye, zeros[:1]]),
+        gate_kernel=jnp.zeros((7, 2)).at[6].set(jnp.array([-60.0, 60.0])),
+        log_rate=jnp.zeros(1),
+        step_bias=jnp.zeros(1),
+    )
+    rng = np.random.default_rng(0)
+    xs = np.concatenate([rng.standard_normal((9, 6)), np.ones((9, 1))], axis=1)
+    outputs = jr.unroll(layer, params, xs).outputs
+    values = xs[:, 3:6] * sigmoid(xs[:, 3:6])
+    np.testing.assert_allclose(outputs, values, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("num_steps", [2, 7, 9])
+def test_forms_agree_with_masks_resets_and_gradients(x64, num_steps):
+    rng = np.random.default_rng(num_steps)
+    mask = rng.random((4, num_steps)) < 0.6
+    mask[0], mask[1] = False, True
+    reset = rng.random((4, num_steps)) < 0.3
+    xs = rng.standard_normal((4, num_steps, D))
+    recurrent, params = make(1, negative_eigenvalues=True)
+    carry = jr.unroll(recurrent, params, rng.standard_normal((4, 3, D))).carry
+
+    def compiled(layer):
+        def loss(params, xs, carry):
+            rollout = jr.unroll(layer, params, xs, carry=carry, mask=mask, reset=reset)
+            return jnp.sum(jnp.sin(rollout.outputs)) + jnp.sum(jnp.sin(rollout.carry.s)), rollout[
+                :2
+            ]
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))
+
+    want = compiled(recurrent)(params, xs, carry)
+    for chunk_size in (3, None):
+        layer, _ = make(chunk_size, negative_eigenvalues=True)
+        assert_close(compiled(layer)(params, xs, carry), want)
+
+
+def test_laws():
+    check_layer(jr.gated_delta_net(2, 2, 3, chunk_size=3))
+    check_layer(jr.gated_delta_net(1, 2, chunk_size=None, negative_eigenvalues=True))
+
+
+def test_no_steps_and_one_step(x64):
+    layer, params = make(4)
+    carry = jr.unroll(layer, params, jnp.ones((2, D))).carry
+    rollout = jr.unroll(layer, params, jnp.zeros((0, D)), carry=carry)
+    assert rollout.outputs.shape == (0, HEADS * V)
+    assert_close(rollout.carry, carry, 0, 0)
+    assert jr.unroll(layer, params, jnp.ones((1, D))).info.evaluator == "sequential"
+
+
+def test_a_key_of_zeros_writes_nothing_and_has_a_derivative():
+    layer = jr.gated_delta_net(1, 3)
+    params = layer.init(jax.random.key(0), D)
+    gradient = jax.grad(lambda xs: jnp.sum(jr.unroll(layer, params, xs).outputs))
+    xs = jnp.ones((4, D)).at[1].set(0)
+    assert jnp.isfinite(gradient(xs)).all()
+    assert not jr.unroll(layer, params, jnp.zeros((4, D))).carry.s.any()
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_nan_goes_forward_to_the_next_reset_and_nowhere_else(x64, chunk_size):
+    layer, params = make(chunk_size)
+    xs = np.random.default_rng(0).standard_normal((1, 8, D))
+    reset = np.zeros((1, 8), bool)
+    reset[0, 6] = True
+    clean = jr.unroll(layer, params, xs, reset=reset)
+    xs[0, 2] = np.nan
+    dirty = jr.unroll(layer, params, xs, reset=reset)
+    assert np.isnan(dirty.outputs[0, 2:6]).all()
+    np.testing.assert_array_equal(dirty.outputs[0, :2], clean.outputs[0, :2])
+    np.testing.assert_array_equal(dirty.outputs[0, 6:], clean.outputs[0, 6:])
+    assert_close(dirty.carry, clean.carry, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_extreme_gates_are_no_trouble(dtype):
+    layer = jr.gated_delta_net(1, 2, chunk_size=4, negative_eigenvalues=True, param_dtype=dtype)
+    params = layer.init(jax.random.key(0), 4)
+    params = params._replace(gate_kernel=jnp.eye(4, 2, dtype=dtype))
+    signs = jax.random.rademacher(jax.random.key(2), (3, 70, 4))
+    xs = (50 * signs).astype(jnp.bfloat16)
+
+    def loss(params):
+        rollout = jr.unroll(layer, params, xs)
+        return jnp.sum(rollout.outputs.astype(jnp.float32)), rollout
+
+    gradients, rollout = jax.jit(jax.grad(loss, has_aux=True))(params)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((gradients, rollout)))
+    assert rollout.outputs.dtype == jnp.bfloat16
+    assert rollout.carry.s.dtype == jnp.float32
+
+
+def test_wrong_sizes_raise():
+    with pytest.raises(ValueError, match="chunk_size"):
+        jr.gated_delta_net(2, 3, chunk_size=0)
+    with pytest.raises(TypeError, match="value_width"):
+        jr.gated_delta_net(2, 3, 2.0)
