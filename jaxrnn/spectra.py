@@ -1,5 +1,6 @@
 """Initial eigenvalues of linear cells: where memories of which lengths start."""
 
+import math
 from typing import Any
 
 import jax
@@ -50,3 +51,36 @@ def check_radii(r_min: float, r_max: float) -> None:
     """Raises unless 0 <= r_min < r_max <= 1."""
     if not 0 <= r_min < r_max <= 1:
         raise ValueError(f"r_min < r_max must be radii in [0, 1], got {r_min} and {r_max}.")
+
+
+def log_steps(
+    key: Any, shape: tuple[int, ...], step_min: float, step_max: float, dtype: Any = jnp.float32
+) -> Any:
+    """Logarithms of steps Δ that cover time scales evenly, log Δ ~ U(log step_min, log step_max).
+
+    Args:
+        key: PRNG key.
+        shape: Of the result.
+        step_min: The smallest Δ.
+        step_max: The largest Δ.
+        dtype: Of the result.
+
+    Returns:
+        An array of `shape`.
+
+    Example:
+        >>> steps = jnp.exp(log_steps(jax.random.key(0), (100,), 0.001, 0.1))
+        >>> bool((steps > 0.00099).all() and (steps < 0.101).all())
+        True
+    """
+    low, high = math.log(step_min), math.log(step_max)
+    return (low + (high - low) * open_uniform(key, shape, dtype)).astype(dtype)
+
+
+def check_steps(step_min: float, step_max: float) -> None:
+    """Raises unless 0 < step_min <= step_max."""
+    if not 0 < step_min <= step_max:
+        raise ValueError(
+            f"step_min and step_max must keep 0 < step_min <= step_max, "
+            f"got {step_min} and {step_max}."
+        )

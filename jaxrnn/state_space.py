@@ -80,6 +80,35 @@ def real_product(h: Any, real: Any, imag: Any) -> Any:
     return h.real @ real - h.imag @ imag
 
 
+def zero_order_hold(eigenvalues: Any, step: Any) -> tuple[Any, Any]:
+    """h' = λ h + x over a step Δ in which x is constant: a = exp(Δ λ), b = (exp(Δ λ) - 1) / λ x.
+
+    Args:
+        eigenvalues: λ, real or complex.
+        step: Δ, real, broadcast against λ.
+
+    Returns:
+        a and the factor of x, which is Δ for λ = 0.
+    """
+    return jnp.exp(step * eigenvalues), step * relative_expm1(step * eigenvalues)
+
+
+def bilinear(eigenvalues: Any, step: Any) -> tuple[Any, Any]:
+    """h' = λ h + x over a step Δ by the trapezoidal rule: a = (1 + Δλ/2) / (1 - Δλ/2).
+
+    |a| < 1 exactly where Re λ < 0.
+
+    Args:
+        eigenvalues: λ, real or complex.
+        step: Δ, real, broadcast against λ.
+
+    Returns:
+        a and the factor of x, Δ / (1 - Δλ/2).
+    """
+    half = step * eigenvalues / 2
+    return (1 + half) / (1 - half), step / (1 - half)
+
+
 def relative_expm1(z: Any) -> Any:
     """(exp(z) - 1) / z, real or complex, with all its digits and derivatives near z = 0."""
     near = jnp.abs(z) < 0.1

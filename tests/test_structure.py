@@ -13,7 +13,7 @@ PACKAGE = pathlib.Path(jaxrnn.__file__).parent
 # A module may import modules of lower rank, and of its own rank where the row says so.
 RANKS = [
     ({"types", "checks", "initializers", "randomness", "sequences", "losses"}, True),
-    ({"state_space", "spectra"}, True),
+    ({"state_space", "spectra", "hippo"}, True),
     ({"boundary"}, False),
     ({"linear_scan", "dense_scan"}, False),
     ({"cells"}, False),

@@ -18,6 +18,10 @@ CELLS = {
     "min_gru": lambda dtype: jr.min_gru(4, param_dtype=dtype),
     "min_lstm": lambda dtype: jr.min_lstm(4, forget_bias=1.0, param_dtype=dtype),
     "rg_lru": lambda dtype: jr.rg_lru(num_blocks=2, param_dtype=dtype),
+    "s4d": lambda dtype: jr.s4d(6, param_dtype=dtype),
+    "s4d real bilinear": lambda dtype: jr.s4d(
+        3, "real", discretization="bilinear", param_dtype=dtype
+    ),
 }
 IN_PARALLEL = (jr.associative(), jr.chunked(3, jr.associative("chunked")))
 
