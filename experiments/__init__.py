@@ -1,0 +1,1 @@
+"""Experiments that each show one claim: `python -m experiments` lists them."""

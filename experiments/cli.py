@@ -1,0 +1,119 @@
+"""The command line: finds an experiment, reads its options, runs it and keeps what it wrote."""
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import re
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.errors import ExperimentError
+
+EXPERIMENTS = {
+    "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
+    "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+}
+EXTRAS = ("aeon", "matplotlib", "rich", "tyro")
+
+FAILED, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command line and returns its exit status; what a person did wrong is one line."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_listing())
+        return 0
+    name, *options = argv
+    try:
+        experiment = _load(name)
+        config = _parse(experiment.Config, options, f"python -m experiments {name}")
+        return 0 if config is None else _run(name, experiment, config)
+    except ExperimentError as error:
+        return _say(f"error: {error}", FAILED)
+    except KeyboardInterrupt:
+        return _say("interrupted: nothing was written", INTERRUPTED)
+
+
+def _listing() -> str:
+    rows = [f"  {name:<16}{line}" for name, line in EXPERIMENTS.items()]
+    return "\n".join(
+        ["usage: python -m experiments NAME [options]", "", *rows]
+        + ["", "python -m experiments NAME --help explains the options of one."]
+    )
+
+
+def _load(name: str) -> Any:
+    if name not in EXPERIMENTS:
+        raise ExperimentError(
+            f"unknown experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}"
+        )
+    missing = [extra for extra in EXTRAS if importlib.util.find_spec(extra) is None]
+    if missing:
+        raise ExperimentError(
+            f"{' and '.join(missing)} not installed: pip install 'jaxrnn[experiments]'"
+        )
+    return importlib.import_module(f"experiments.{name}")
+
+
+def _parse(config_class: Any, options: Sequence[str], prog: str) -> Any:
+    """The config, or None after `--help`; `--quick` only changes what the other defaults are."""
+    import tyro
+
+    default = config_class.quick_form() if "--quick" in options else config_class()
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            config = tyro.cli(config_class, prog=prog, args=list(options), default=default)
+    except SystemExit as stop:
+        if not stop.code:
+            return None
+        raise ExperimentError(f"{_sentence(box.getvalue())} ({prog} --help)") from None
+    config.check()
+    return config
+
+
+def _sentence(box: str) -> str:
+    """The message of tyro's framed error as one line: what stands between title and next rule."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    blocks = re.split(r".*(?:[╭╰]|[─-]{5}).*\n", plain)
+    message = blocks[1] if len(blocks) > 1 else plain
+    return " ".join(message.replace("│", " ").split()).rstrip(".")
+
+
+def _run(name: str, experiment: Any, config: Any) -> int:
+    from experiments.run_folder import RunFolder, environment
+
+    start = time.perf_counter()
+    results, interrupted = [], False
+    with RunFolder.create(name, config.out) as folder:
+        try:
+            for result in experiment.measure(config):
+                results.append(result)
+        except KeyboardInterrupt:
+            interrupted = True
+        if not results:
+            raise KeyboardInterrupt
+        folder.write_json(
+            "config.json",
+            {
+                "experiment": name,
+                "status": "interrupted" if interrupted else "complete",
+                "options": config,
+                "environment": environment(),
+                "seconds": round(time.perf_counter() - start, 1),
+            },
+        )
+        experiment.report(config, results, folder)
+        path = folder.keep()
+    if interrupted:
+        return _say(f"interrupted: what was done so far is in {path}", INTERRUPTED)
+    print(f"written to {path} in {time.perf_counter() - start:.0f} s")
+    return 0
+
+
+def _say(message: str, status: int) -> int:
+    print(" ".join(message.split()), file=sys.stderr)
+    return status

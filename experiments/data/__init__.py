@@ -1,0 +1,1 @@
+"""Loaders of the data that experiments learn from."""
