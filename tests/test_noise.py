@@ -90,6 +90,10 @@ def test_recurrent_dropout_draws_anew_at_a_reset():
     np.testing.assert_array_equal(kept[1], np.broadcast_to(kept[1, :1], kept[1].shape))
 
 
+def test_flags_that_reset_nothing_draw_what_no_flags_draw():
+    np.testing.assert_array_equal(dropped(np.zeros((2, 6), bool)), dropped())
+
+
 def test_keys_make_the_difference():
     """Threads 10 and 12 of the peers: a rate without effect, masks not redrawn between calls."""
     np.testing.assert_array_equal(dropped(), dropped())

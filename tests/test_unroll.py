@@ -390,6 +390,17 @@ def test_a_reset_means_that_x_starts_a_sequence():
     assert outputs[:, 0].tolist() == [1.0, 2.5, 4.0]
 
 
+def test_a_reset_on_a_masked_step_counts():
+    outputs = smooth([2.0, 9.0, 8.0], mask=[1, 0, 1], reset=[0, 1, 0]).outputs
+    assert outputs[:, 0].tolist() == [1.0, 0.0, 4.0]
+
+
+def test_read_backwards_a_reset_cuts_at_the_same_place():
+    """The boundary lies between x = 4 and x = 8, so 4 is the first one of its sequence."""
+    outputs = smooth([2.0, 4.0, 8.0], reset=[1, 0, 1], reverse=True).outputs
+    assert outputs[:, 0].tolist() == [2.0, 2.0, 4.0]
+
+
 def test_a_reset_returns_to_the_learned_carry():
     """Thread 30."""
     cell = jr.learned_initial_carry(SMOOTHER)
