@@ -108,10 +108,11 @@ def test_the_architecture_is_copied_and_the_parameters_are_not():
 
 
 def test_both_directions_draw_from_keys_of_their_own():
-    layer = jr.bidirectional(jr.dropout(0.5), merge="sum")
+    layer = jr.bidirectional(jr.dropout(0.5, variational=True), merge="sum")
     params = jr.Directions((), ())
-    outputs = jr.unroll(layer, params, jnp.ones((50, 40)), key=jax.random.key(0)).outputs
-    # One mask for both would give 0 and 4 alone. Five sigma of the share of 2 are 0.06.
+    outputs = jr.unroll(layer, params, jnp.ones((50, 2, 40)), key=jax.random.key(0)).outputs
+    # One mask for both, the same for all steps, would give 0 and 4 alone. Five sigma of the share
+    # of 2 are 0.06.
     assert abs(np.mean(np.asarray(outputs) == 2) - 0.5) < 0.06
 
 
