@@ -14,7 +14,13 @@ from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings
 from experiments.tables import mean_and_spread
 from experiments.vowels.config import Config, Model, Readout
 from experiments.vowels.model import Classifier, make_classifier
-from experiments.vowels.padding import PaddingScore, score_padding
+from experiments.vowels.scoring import (
+    PaddingScore,
+    accuracy,
+    loss_and_predictions,
+    make_score,
+    score_padding,
+)
 
 
 class Trained(NamedTuple):
@@ -63,25 +69,26 @@ def train(
     classifier = make_classifier(model, readout, config.num_units, NUM_SPEAKERS)
     optimizer = make_optimizer(config)
     run_epoch = jax.jit(make_epoch(classifier, optimizer), donate_argnums=0)
+    score = make_score(classifier)
 
     def initial_state(key):
         return jr.TrainState.create(classifier.init(key, NUM_COEFFICIENTS), optimizer)
 
     seeds = config.first_seed + np.arange(config.seeds)
-    initial_keys, epoch_keys = jax.vmap(jax.random.split, out_axes=1)(
-        jax.vmap(jax.random.key)(seeds)
-    )
-    state = jax.jit(jax.vmap(initial_state))(initial_keys)
+    keys = jax.vmap(jax.random.split, out_axes=1)(jax.vmap(jax.random.key)(seeds))
+    state = jax.vmap(initial_state)(keys[0])
     epochs = []
     for epoch in range(config.epochs):
-        batches = minibatches(epoch_keys, epoch, training, config.batch_size, config.input_noise)
-        state, metrics = run_epoch(state, batches, scored)
+        batches = minibatches(keys[1], epoch, training, config.batch_size, config.input_noise)
+        state, metrics = run_epoch(state, batches)
+        loss, predicted = score(state.params, scored, True)
+        metrics |= {"scored_loss": loss, "accuracy": accuracy(predicted, scored)}
         epochs.append(jax.device_get(metrics))
         epoch_done()
     history = {name: np.stack([epoch[name] for epoch in epochs], axis=1) for name in epochs[0]}
     padding = []
     if readout == "final":
-        padding = score_padding(classifier, state.params, scored, config.padded_lengths)
+        padding = score_padding(score, state.params, scored, config.padded_lengths)
     return Trained(
         model=model,
         readout=readout,
@@ -103,7 +110,7 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
     )
 
 
-# Outside the epoch, whose compilation the random numbers would double for every model.
+# Apart from the epoch, whose compilation the random numbers would double for every model.
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def minibatches(keys, epoch, training: Recordings, batch_size: int, noise: float) -> Recordings:
     """The recordings in a new order with new noise for each seed, `[S, N / batch_size, ...]`."""
@@ -123,26 +130,17 @@ def minibatches(keys, epoch, training: Recordings, batch_size: int, noise: float
 def make_epoch(
     classifier: Classifier, optimizer: optax.GradientTransformation
 ) -> Callable[..., Any]:
-    """`(states, batches, scored) -> (states, metrics)`, with a leading axis of seeds."""
+    """`(states, batches) -> (states, metrics)`, with a leading axis of seeds."""
 
     def loss_fn(params, batch, key):
         del key
-        loss, accuracy = _loss_and_accuracy(classifier, params, batch)
-        return loss, {"training_accuracy": accuracy}
+        loss, predicted = loss_and_predictions(classifier, params, batch, masked=True)
+        return loss, {"training_accuracy": (predicted == batch.labels).mean()}
 
     epoch_step = jr.make_epoch_step(loss_fn, optimizer)
 
-    def one_seed(state, batches, scored):
+    def one_seed(state, batches):
         state, metrics = epoch_step(state, batches)
-        loss, accuracy = _loss_and_accuracy(classifier, state.params, scored)
-        means = {name: values.mean() for name, values in metrics.items()}
-        return state, means | {"scored_loss": loss, "accuracy": accuracy}
+        return state, {name: values.mean() for name, values in metrics.items()}
 
-    return jax.vmap(one_seed, in_axes=(0, 0, None))
-
-
-def _loss_and_accuracy(classifier, params, recordings: Recordings):
-    mask = jr.mask_from_lengths(recordings.seq_lengths, recordings.xs.shape[1])
-    logits = classifier.logits(params, recordings.xs, mask)
-    loss = jr.mean_over_steps(jr.categorical_loss(logits, recordings.labels))
-    return loss, (logits.argmax(axis=-1) == recordings.labels).mean()
+    return jax.vmap(one_seed)

@@ -12,8 +12,8 @@ from experiments import cli
 from experiments.data import vowels
 from experiments.vowels import Config, prepare
 from experiments.vowels.model import RECURRENCES, make_classifier
-from experiments.vowels.padding import score_padding
 from experiments.vowels.report import report
+from experiments.vowels.scoring import make_score, score_padding
 from experiments.vowels.training import Trained
 
 SMALL = ["--num-units", "8", "--padded-lengths", "29", "33"]
@@ -119,7 +119,7 @@ def test_a_mask_makes_the_padded_length_irrelevant(model, scored, x64):
     np.testing.assert_allclose(padded, expected, rtol=1e-10, atol=1e-12)
 
     of_a_seed = jax.tree.map(lambda leaf: leaf[None], params)
-    scores = score_padding(classifier, of_a_seed, few, (29, 60))
+    scores = score_padding(make_score(classifier), of_a_seed, few, (29, 60))
     kept, read = ([score for score in scores if score.masked == masked] for masked in (True, False))
     assert [score.length for score in kept] == [score.length for score in read] == [29, 60]
     assert all(score.changed == 0 for score in kept)
