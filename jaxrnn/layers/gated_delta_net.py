@@ -7,10 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
 from jaxrnn.boundary import project
-from jaxrnn.evaluators.chunked import chunked
-from jaxrnn.evaluators.sequential import sequential
-from jaxrnn.evaluators.shielded import shielded
-from jaxrnn.layers.pairs import by_head, seen_steps, sums_between
+from jaxrnn.layers.pairs import by_head, layer_of_pairs, seen_steps, sums_between
 from jaxrnn.state_space import widened
 from jaxrnn.types import Cell, Layer, Path, Rollout
 
@@ -100,10 +97,7 @@ def gated_delta_net(
     checks.positive(num_heads, "num_heads")
     checks.positive(key_width, "key_width")
     width = key_width if value_width is None else checks.positive(value_width, "value_width")
-    if chunk_size is not None:
-        checks.positive(chunk_size, "chunk_size")
     largest_beta = 2 if negative_eigenvalues else 1
-    at_once = shielded(_all_pairs if chunk_size is None else chunked(chunk_size, _all_pairs))
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 6)
@@ -125,6 +119,7 @@ def gated_delta_net(
         return GatedDeltaNetCarry(jnp.zeros(shape, checks.compute_dtype(params)))
 
     def write(params, x):
+        checks.width(x, params.key_kernel)
         params = widened(params)
         alpha, beta = jnp.split(x @ params.gate_kernel, 2, axis=-1)
         return GatedDeltaNetWrite(
@@ -135,13 +130,7 @@ def gated_delta_net(
         )
 
     cell = Cell(init, initial_carry, write, _advance, _emit, lambda num_inputs: num_heads * width)
-
-    def unroll(params, carry, xs, mask, reset, key):
-        del key
-        evaluate = sequential() if chunk_size == 1 or xs.shape[0] == 1 else at_once
-        return evaluate(cell, params, carry, xs, mask, reset)
-
-    return Layer(init, initial_carry, unroll, cell.num_outputs)
+    return layer_of_pairs(cell, _all_pairs, chunk_size)
 
 
 def _initial_log_rate(key, num_heads):

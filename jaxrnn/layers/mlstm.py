@@ -7,10 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
 from jaxrnn.boundary import project
-from jaxrnn.evaluators.chunked import chunked
-from jaxrnn.evaluators.sequential import sequential
-from jaxrnn.evaluators.shielded import shielded
-from jaxrnn.layers.pairs import by_head, seen_steps, sums_between
+from jaxrnn.layers.pairs import by_head, layer_of_pairs, seen_steps, sums_between
 from jaxrnn.types import Cell, Layer, Path, Rollout
 
 
@@ -98,10 +95,7 @@ def mlstm(
     """
     checks.positive(num_heads, "num_heads")
     checks.positive(head_width, "head_width")
-    if chunk_size is not None:
-        checks.positive(chunk_size, "chunk_size")
     num_outputs = num_heads * head_width
-    at_once = shielded(_parallel if chunk_size is None else chunked(chunk_size, _parallel))
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 3)
@@ -125,16 +119,11 @@ def mlstm(
         )
 
     cell = Cell(init, initial_carry, _write, _advance, _emit, lambda num_inputs: num_outputs)
-
-    def unroll(params, carry, xs, mask, reset, key):
-        del key
-        evaluate = sequential() if chunk_size == 1 or xs.shape[0] == 1 else at_once
-        return evaluate(cell, params, carry, xs, mask, reset)
-
-    return Layer(init, initial_carry, unroll, cell.num_outputs)
+    return layer_of_pairs(cell, _parallel, chunk_size)
 
 
 def _write(params: MLSTMParams, x: Any) -> MLSTMWrite:
+    checks.width(x, params.write_kernel)
     i, f = jnp.split(x @ params.gate_kernel + params.gate_bias, 2, axis=-1)
     blocks = jnp.split(x @ params.write_kernel + params.write_bias, 2, axis=-1)
     k, v = (block.reshape(*i.shape, -1) for block in blocks)

@@ -1,8 +1,42 @@
-"""Which steps of a chunk a step reads, for layers that let all pairs of steps meet."""
+"""Layers whose recurrence has a form in which all pairs of steps of a chunk meet."""
 
 from typing import Any
 
 import jax.numpy as jnp
+
+from jaxrnn import checks
+from jaxrnn.evaluators.chunked import chunked
+from jaxrnn.evaluators.sequential import sequential
+from jaxrnn.evaluators.shielded import shielded
+from jaxrnn.types import Cell, Evaluator, Layer
+
+
+def layer_of_pairs(cell: Cell, all_pairs: Evaluator, chunk_size: int | None) -> Layer:
+    """The layer of a cell: recurrent, all pairs at once, or at once in chunks.
+
+    Args:
+        cell: The recurrence.
+        all_pairs: An evaluator of this cell that gives the same, with O(T²) work.
+        chunk_size: Steps of a chunk; 1 is the recurrent form and None one chunk for all T. T = 1
+            is always recurrent.
+
+    Returns:
+        The layer.
+
+    Raises:
+        TypeError: `chunk_size` is neither None nor an int.
+        ValueError: `chunk_size` is below 1.
+    """
+    if chunk_size is not None:
+        checks.positive(chunk_size, "chunk_size")
+    at_once = shielded(all_pairs if chunk_size is None else chunked(chunk_size, all_pairs))
+
+    def unroll(params, carry, xs, mask, reset, key):
+        del key
+        evaluate = sequential() if chunk_size == 1 or xs.shape[0] == 1 else at_once
+        return evaluate(cell, params, carry, xs, mask, reset)
+
+    return Layer(cell.init, cell.initial_carry, unroll, cell.num_outputs)
 
 
 def seen_steps(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any]:
