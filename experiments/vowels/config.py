@@ -52,12 +52,19 @@ class Config:
     out: Path | None = None
     """A new folder to write to; runs/vowels/TIME when left out."""
     quick: bool = False
-    """A short form: two models, one seed, few epochs, unless those are given too."""
+    """A short form: two models, the final carry, one seed, few epochs."""
 
     @classmethod
     def quick_form(cls) -> "Config":
         """What `--quick` makes the defaults."""
-        return cls(models=("lstm", "bilstm"), seeds=1, epochs=8, padded_lengths=(29, 60))
+        return cls(
+            models=("lstm", "bilstm"),
+            readouts=("final",),
+            seeds=1,
+            epochs=8,
+            padded_lengths=(29, 60),
+            quick=True,
+        )
 
     @property
     def num_training(self) -> int:
