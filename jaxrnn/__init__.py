@@ -30,6 +30,8 @@ from jaxrnn.cells.rg_lru import RGLRUParams as RGLRUParams
 from jaxrnn.cells.rg_lru import rg_lru as rg_lru
 from jaxrnn.cells.s4d import S4DParams as S4DParams
 from jaxrnn.cells.s4d import s4d as s4d
+from jaxrnn.cells.s5 import S5Params as S5Params
+from jaxrnn.cells.s5 import s5 as s5
 from jaxrnn.cells.s6 import S6Params as S6Params
 from jaxrnn.cells.s6 import s6 as s6
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
@@ -64,6 +66,10 @@ from jaxrnn.layers.layer_norm import layer_norm as layer_norm
 from jaxrnn.layers.mamba import MambaCarry as MambaCarry
 from jaxrnn.layers.mamba import MambaParams as MambaParams
 from jaxrnn.layers.mamba import mamba as mamba
+from jaxrnn.layers.mamba2 import Mamba2Carry as Mamba2Carry
+from jaxrnn.layers.mamba2 import Mamba2Params as Mamba2Params
+from jaxrnn.layers.mamba2 import SSDParams as SSDParams
+from jaxrnn.layers.mamba2 import mamba2 as mamba2
 from jaxrnn.layers.mlstm import MLSTMCarry as MLSTMCarry
 from jaxrnn.layers.mlstm import MLSTMParams as MLSTMParams
 from jaxrnn.layers.mlstm import mlstm as mlstm
@@ -99,6 +105,7 @@ from jaxrnn.sequences.pooling import mean_valid as mean_valid
 from jaxrnn.sequences.splits import split_by_entity_and_time as split_by_entity_and_time
 from jaxrnn.sequences.targets import shift_targets as shift_targets
 from jaxrnn.state_space import LinearCarry as LinearCarry
+from jaxrnn.state_space import Timed as Timed
 from jaxrnn.training import TrainState as TrainState
 from jaxrnn.training import make_epoch_step as make_epoch_step
 from jaxrnn.training import make_tbptt_step as make_tbptt_step

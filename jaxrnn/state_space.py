@@ -1,4 +1,4 @@
-"""What linear cells share: the carry, the affine step, and the cell around them."""
+"""What linear cells share: the carry, the affine step, the cell round them, discretizations."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +15,13 @@ class LinearCarry(NamedTuple):
     """The state `h` of a linear cell, real or complex, `[..., H]`, `[..., N]` or `[..., D, N]`."""
 
     h: Any
+
+
+class Timed(NamedTuple):
+    """Inputs `x [..., D]` and how long each holds, `dt [...]`, in units of the sampling step."""
+
+    x: Any
+    dt: Any
 
 
 def linear_cell(

@@ -56,7 +56,7 @@ def diagonal_rnn(
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is no int.
+        TypeError: `num_units` is no int or `selective` no bool.
         ValueError: `num_units` is below 1, `eigenvalue_range` is another pair, or not
             0 <= r_min < r_max <= 1.
 
@@ -68,6 +68,7 @@ def diagonal_rnn(
         Array([1.  , 2.5 , 1.25], dtype=float32)
     """
     checks.positive(num_units, "num_units")
+    checks.boolean(selective, "selective")
     check_radii(r_min, r_max)
     if tuple(eigenvalue_range) not in (_POSITIVE, _SIGNED):
         raise ValueError(f"eigenvalue_range must be (0, 1) or (-1, 1), got {eigenvalue_range}.")

@@ -93,7 +93,7 @@ def rg_lru(
         `RGLRUCarry(h, started)` without a normalized start.
 
     Raises:
-        TypeError: `num_blocks` is no int.
+        TypeError: `num_blocks` is no int or `normalized_start` no bool.
         ValueError: `num_blocks` is below 1, `c` not above 0, or (in `init`) `num_blocks` does not
             divide D.
 
@@ -107,6 +107,7 @@ def rg_lru(
         (2, 5, 4)
     """
     checks.positive(num_blocks, "num_blocks")
+    checks.boolean(normalized_start, "normalized_start")
     if not c > 0:
         raise ValueError(f"c must be above 0, got {c}.")
 

@@ -22,6 +22,7 @@ CELLS = {
     "s4d real bilinear": lambda dtype: jr.s4d(
         3, "real", discretization="bilinear", param_dtype=dtype
     ),
+    "s5": lambda dtype: jr.s5(5, 8, num_blocks=2, param_dtype=dtype),
 }
 IN_PARALLEL = (jr.associative(), jr.chunked(3, jr.associative("chunked")))
 
