@@ -51,7 +51,7 @@ def check_cell(
         make_xs: `(key, leading_shape) -> xs`, leaves `[*leading, ...]`. When left out,
             normal numbers `[*leading, D]`, or ints below D when x has no feature axis.
         evaluators: Evaluators that must agree with `sequential()`; None is
-            `(sequential(checkpoint="sqrt"),)`.
+            `(sequential(checkpoint="sqrt"),)`. Give `associative()` for a linear cell.
         seed: Of params and inputs.
 
     Raises:
@@ -111,17 +111,14 @@ def check_layer(
 
 
 def _check(record, num_inputs, params, make_xs, evaluators, seed):
-    make_xs = _default_xs(record, num_inputs) if make_xs is None else make_xs
+    make_xs = _default_xs(record, num_inputs, seed) if make_xs is None else make_xs
     with jax.enable_x64(True):
         key_params, key = jax.random.split(jax.random.key(seed))
-        if params is None:
-            params = _without_zeros(record.init(key_params, num_inputs))
-        subject = Subject(
-            record,
-            jax.device_get(traced.cast(params, jnp.float64)),
-            jax.device_get(traced.cast(make_xs(key, (NUM_VECTORS,)), jnp.float64)),
-        )
-        _check_subject(subject, num_inputs, evaluators, key)
+        drawn = record.init(key_params, num_inputs) if params is None else params
+        vectors = make_xs(key, (NUM_VECTORS,))
+        arrays = jax.device_get(traced.cast((drawn, vectors), jnp.float64))
+        at = _without_zeros(arrays[0]) if params is None else arrays[0]
+        _check_subject(Subject(record, at, arrays[1]), num_inputs, evaluators, key)
 
 
 def _check_subject(subject, num_inputs, evaluators, key):
@@ -172,7 +169,7 @@ def _check_evaluator(subject, evaluator, name, case, other_xs, clean):
     rows.check_shield(run, case, got, AGREEMENT)
 
 
-def _default_xs(record, num_inputs):
+def _default_xs(record, num_inputs, seed):
     if record.num_feature_axes not in (0, 1):
         raise ValueError(
             "make_xs must be given when x is not one vector, "
@@ -182,7 +179,7 @@ def _default_xs(record, num_inputs):
     def make_xs(key, shape):
         if record.num_feature_axes == 0:
             return jax.random.randint(key, shape, 0, num_inputs)
-        return np.random.default_rng(0).standard_normal((*shape, num_inputs))
+        return np.random.default_rng(seed).standard_normal((*shape, num_inputs))
 
     return make_xs
 
