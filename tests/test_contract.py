@@ -79,10 +79,6 @@ def observations(key, leading):
     )
 
 
-def everything():
-    return jr.lstm(H, peephole=True, projection=2, coupled=True, layer_norm=True)
-
-
 CELLS = {
     "elman": lambda: jr.elman(H),
     "elman relu": lambda: jr.elman(H, activation=jax.nn.relu),
@@ -92,12 +88,12 @@ CELLS = {
     "lstm projection": lambda: jr.lstm(H, projection=2),
     "lstm coupled": lambda: jr.lstm(H, coupled=True),
     "lstm layer norm": lambda: jr.lstm(H, layer_norm=True),
-    "lstm everything": everything,
+    "lstm everything": lambda: jr.lstm(
+        H, peephole=True, projection=2, coupled=True, layer_norm=True
+    ),
     "learned elman": lambda: jr.learned_initial_carry(jr.elman(H)),
-    "learned lstm": lambda: jr.learned_initial_carry(everything()),
-    "zoneout elman": lambda: jr.zoneout(jr.elman(H), 0.2),
+    "learned lstm": lambda: jr.learned_initial_carry(jr.lstm(H, peephole=True, projection=2)),
     "zoneout lstm": lambda: jr.zoneout(jr.lstm(H), jr.LSTMCarry(h=0.05, c=0.5)),
-    "recurrent dropout elman": lambda: jr.recurrent_dropout(jr.elman(H), 0.3),
     "recurrent dropout gru": lambda: jr.recurrent_dropout(jr.gru(H, reset_after=False), 0.3),
     "learned gru": lambda: jr.learned_initial_carry(jr.gru(H)),
     "zoneout mgu": lambda: jr.zoneout(jr.mgu(H), 0.2),
