@@ -44,6 +44,7 @@ from jaxrnn.evaluators.auto import auto as auto
 from jaxrnn.evaluators.chunked import chunked as chunked
 from jaxrnn.evaluators.newton import newton as newton
 from jaxrnn.evaluators.sequential import sequential as sequential
+from jaxrnn.labels import parameter_labels as parameter_labels
 from jaxrnn.layers.bidirectional import Directions as Directions
 from jaxrnn.layers.bidirectional import bidirectional as bidirectional
 from jaxrnn.layers.block import block as block
@@ -110,7 +111,6 @@ from jaxrnn.training import TrainState as TrainState
 from jaxrnn.training import make_epoch_step as make_epoch_step
 from jaxrnn.training import make_tbptt_step as make_tbptt_step
 from jaxrnn.training import make_train_step as make_train_step
-from jaxrnn.training import parameter_labels as parameter_labels
 from jaxrnn.types import Affine as Affine
 from jaxrnn.types import Cell as Cell
 from jaxrnn.types import Layer as Layer

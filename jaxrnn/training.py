@@ -14,13 +14,13 @@ from jax import lax
 
 from jaxrnn import checks
 from jaxrnn.boundary import detach
+from jaxrnn.labels import parameter_labels
 from jaxrnn.randomness import MissingKey
 
 LossFn = Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]]
 TBPTTLossFn = Callable[[Any, Any, Any, Any], tuple[Any, tuple[Any, dict[str, Any]]]]
 
 _METRICS = ("loss", "gradient_norm", "recurrent_gradient_norm", "input_gradient_norm")
-_RECURRENT = ("peephole", "projection_kernel")
 
 
 class TrainState(NamedTuple):
@@ -71,8 +71,8 @@ def make_train_step(
     Returns:
         `train_step(state, batch, key=None) -> (state, metrics)`. The metrics hold `loss`,
         `gradient_norm` (global, of the gradient as it came, before any clipping),
-        `recurrent_gradient_norm` and `input_gradient_norm` (of the parameters that
-        `parameter_labels` calls so), and those of `loss_fn`.
+        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm),
+        `input_gradient_norm`, and those of `loss_fn`.
 
     Raises:
         TypeError: `loss_fn` does not return a real scalar and a dict.
@@ -205,52 +205,6 @@ def make_epoch_step(
     return epoch_step
 
 
-def parameter_labels(params: Any) -> Any:
-    """Names what each parameter is for, as `optax.multi_transform` wants it.
-
-    * `"recurrent"`: what multiplies the carry: `recurrent_...`, `peephole`, `projection_kernel`,
-      and a learned `initial_carry`.
-    * `"input"`: the other parameters of a record that has a recurrent one, and embedding tables.
-    * `"readout"`: everything else, dense layers and norms wherever they stand.
-
-    Args:
-        params: The parameters of a cell, of a layer, or any tree of those.
-
-    Returns:
-        A tree like `params` of strings.
-
-    Example:
-        >>> import jaxrnn as jr
-        >>> params = jr.elman(4).init(jax.random.key(0), 3)
-        >>> parameter_labels(params)
-        ElmanParams(kernel='input', recurrent_kernel='recurrent', bias='input')
-        >>> optimizer = optax.multi_transform(
-        ...     {"recurrent": optax.adam(1e-3), "input": optax.adam(1e-2)}, parameter_labels
-        ... )
-    """
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
-    names = [[_name(entry) for entry in path] for path, _ in paths]
-    recurrences = {tuple(path[:-1]) for path in names if path and _is_recurrent(path[-1])}
-
-    def label(path):
-        if "initial_carry" in path or (path and _is_recurrent(path[-1])):
-            return "recurrent"
-        if tuple(path[:-1]) in recurrences or path[-1:] == ["table"]:
-            return "input"
-        return "readout"
-
-    return tree.unflatten([label(path) for path in names])
-
-
-def _is_recurrent(name: str) -> bool:
-    return name.startswith("recurrent") or name in _RECURRENT
-
-
-def _name(entry: Any) -> str:
-    """The name or number of one step of a tree path."""
-    return jax.tree_util.keystr((entry,), simple=True)
-
-
 def _updated(state, optimizer, gradients):
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     return TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
@@ -264,7 +218,7 @@ def _reported(loss, gradients, metrics):
         chosen = [leaf for leaf, label in zip(leaves, labels, strict=True) if label in wanted]
         return optax.tree.norm(chosen)
 
-    norms = norm(set(labels)), norm({"recurrent"}), norm({"input"})
+    norms = norm(set(labels)), norm({"recurrent", "ssm"}), norm({"input"})
     return dict(zip(_METRICS, (loss, *norms), strict=True)) | metrics
 
 

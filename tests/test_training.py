@@ -219,6 +219,33 @@ def test_labels_over_a_stack():
     assert set(labels["head"]) == {"readout"}
 
 
+def test_labels_of_linear_cells():
+    def labels(cell):
+        params = cell.init(jax.random.key(0), 4)
+        return parameters_by_label(params, jr.parameter_labels(params))
+
+    ring = {"nu_log", "theta_log", "gamma_log"}
+    spectrum = {"decay_log", "eigenvalue_imag", "step_log"}
+    assert labels(jr.ema())["ssm"] == {"decay_logit"}
+    assert labels(jr.diagonal_rnn(4))["ssm"] == {"eigenvalue_logit"}
+    assert labels(jr.rg_lru()) == {
+        "ssm": {"eigenvalue_logit"},
+        "input": {"gate_kernel", "gate_bias"},
+    }
+    assert labels(jr.s4d(4))["ssm"] == labels(jr.s5(4, 4))["ssm"] == spectrum
+    lru = labels(jr.lru(4, 4))
+    assert lru["ssm"] == ring and lru["input"] == {"kernel_real", "kernel_imag"}
+    assert lru["readout"] == {"output_kernel_real", "output_kernel_imag", "skip_kernel"}
+
+
+def parameters_by_label(params, labels):
+    named = {}
+    for name, label in labels._asdict().items():
+        if getattr(params, name) is not None:
+            named.setdefault(label, set()).add(name)
+    return named
+
+
 def test_labels_drive_multi_transform():
     cell = jr.elman(NUM_UNITS)
     optimizer = optax.multi_transform(

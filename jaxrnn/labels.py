@@ -1,0 +1,68 @@
+"""What each parameter is for, told by its name."""
+
+from typing import Any
+
+import jax
+
+_RECURRENT = ("peephole", "projection_kernel")
+# Eigenvalues and steps of linear recurrences, by what is learned of them.
+_SSM = (
+    *("decay_logit", "decay_log", "eigenvalue_logit", "eigenvalue_imag", "step_log"),
+    *("nu_log", "theta_log", "gamma_log", "low_rank_real", "low_rank_imag"),
+    *("a_log", "dt_bias", "log_rate", "step_bias"),
+)
+
+
+def parameter_labels(params: Any) -> Any:
+    """Names what each parameter is for, as `optax.multi_transform` wants it.
+
+    * `"recurrent"`: what multiplies the carry: `recurrent_...`, `peephole`, `projection_kernel`,
+      and a learned `initial_carry`.
+    * `"ssm"`: eigenvalues, rates and steps of linear recurrences, `decay_log`, `step_log` and their
+      like, which want no weight decay and a smaller learning rate.
+    * `"input"`: the other parameters of a record that has one of those, and embedding tables.
+    * `"readout"`: everything else: `output_...` and `skip...` of such a record, dense layers and
+      norms wherever they stand.
+
+    Args:
+        params: The parameters of a cell, of a layer, or any tree of those.
+
+    Returns:
+        A tree like `params` of strings.
+
+    Example:
+        >>> import optax, jaxrnn as jr
+        >>> params = jr.elman(4).init(jax.random.key(0), 3)
+        >>> parameter_labels(params)
+        ElmanParams(kernel='input', recurrent_kernel='recurrent', bias='input')
+        >>> optimizer = optax.multi_transform(
+        ...     {"recurrent": optax.adam(1e-3), "input": optax.adam(1e-2)}, parameter_labels
+        ... )
+    """
+    paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    names = [[_name(entry) for entry in path] for path, _ in paths]
+    recurrences = {
+        tuple(path[:-1]) for path in names if path and (_is_recurrent(path[-1]) or path[-1] in _SSM)
+    }
+
+    def label(path):
+        name = path[-1] if path else ""
+        if "initial_carry" in path or _is_recurrent(name):
+            return "recurrent"
+        if name in _SSM:
+            return "ssm"
+        reads = name.startswith(("output_", "skip"))
+        if name == "table" or (tuple(path[:-1]) in recurrences and not reads):
+            return "input"
+        return "readout"
+
+    return tree.unflatten([label(path) for path in names])
+
+
+def _is_recurrent(name: str) -> bool:
+    return name.startswith("recurrent") or name in _RECURRENT
+
+
+def _name(entry: Any) -> str:
+    """The name or number of one step of a tree path."""
+    return jax.tree_util.keystr((entry,), simple=True)
