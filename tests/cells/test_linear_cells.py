@@ -71,7 +71,6 @@ def test_float32_over_4096_steps(name):
         want = np.asarray(run(*wide))
     assert want.dtype == np.float64
     error = np.abs(outputs - want).max() / np.abs(want).max()
-    print(f"{name}: {error:.1e}")
     assert 0 < error < 2e-5
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
+from jaxrnn.testing import check_cell
 
 D, H, N, T = 3, 4, 6, 20
 
@@ -83,6 +84,10 @@ def test_stable_for_every_parameter():
     for nu_log in (-20.0, 0.0, 80.0):
         params = jr.lru(1, 1).init(jax.random.key(0), 1)._replace(nu_log=jnp.full(1, nu_log))
         assert np.abs(jr.lru(1, 1).project(params, jnp.ones(1)).a.h) <= 1
+
+
+def test_laws_with_a_learned_complex_start():
+    check_cell(jr.learned_initial_carry(jr.lru(2, 3)), evaluators=(jr.associative(),))
 
 
 def test_wrong_arguments_raise():
