@@ -1,0 +1,1 @@
+"""The classical cells against the packages that users come from."""

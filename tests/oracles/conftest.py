@@ -1,0 +1,4 @@
+import os
+
+# Keras reads it once, when it is imported.
+os.environ["KERAS_BACKEND"] = "jax"

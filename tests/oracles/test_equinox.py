@@ -1,0 +1,43 @@
+import jax
+import pytest
+
+import jaxrnn as jr
+from oracles.case import D, H, assert_close, evaluate, inputs, ours, random_carry, random_params
+
+eqx = pytest.importorskip("equinox", reason="needs equinox")
+
+
+def scanned(cell, xs, carry):
+    """A cell of one row, over rows and steps."""
+
+    def row(xs, carry):
+        def step(carry, x):
+            carry = cell(x, carry)
+            return carry, jax.tree.leaves(carry)[0]
+
+        return jax.lax.scan(step, carry, xs)
+
+    last, outputs = jax.vmap(row)(xs, carry)
+    return outputs, last
+
+
+def lstm(params, xs, carry):
+    cell = eqx.nn.LSTMCell(D, H, key=jax.random.key(0))
+    leaves = (params.kernel.T, params.recurrent_kernel.T, params.bias)
+    cell = eqx.tree_at(lambda c: (c.weight_ih, c.weight_hh, c.bias), cell, leaves)
+    return scanned(cell, xs, tuple(carry))
+
+
+def gru(params, xs, carry):
+    cell = eqx.nn.GRUCell(D, H, key=jax.random.key(0))
+    leaves = (params.kernel.T, params.recurrent_kernel.T, params.bias, params.recurrent_bias)
+    cell = eqx.tree_at(lambda c: (c.weight_ih, c.weight_hh, c.bias, c.bias_n), cell, leaves)
+    return scanned(cell, xs, carry.h)
+
+
+@pytest.mark.parametrize(("run", "cell"), [(lstm, jr.lstm(H)), (gru, jr.gru(H))])
+def test_outputs_carry_and_every_gradient(x64, run, cell):
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    got = evaluate(ours(cell), params, inputs(), carry)
+    assert_close(got, evaluate(run, params, inputs(), carry))

@@ -1,0 +1,124 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from oracles import mapping
+from oracles.case import (
+    LENGTHS,
+    RIGHT,
+    D,
+    H,
+    assert_close,
+    evaluate,
+    inputs,
+    normal,
+    ours,
+    random_carry,
+    random_params,
+)
+
+nn = pytest.importorskip("flax.linen", reason="needs flax")
+
+
+def carry_to_flax(carry):
+    return (carry.c, carry.h) if isinstance(carry, jr.LSTMCarry) else carry.h
+
+
+def carry_from_flax(carry, like):
+    return jr.LSTMCarry(carry[1], carry[0]) if isinstance(like, jr.LSTMCarry) else type(like)(carry)
+
+
+KINDS = {
+    "tanh": (lambda: nn.SimpleCell(H), lambda: jr.elman(H)),
+    "relu": (lambda: nn.SimpleCell(H, activation_fn=nn.relu), lambda: jr.elman(H, jax.nn.relu)),
+    "lstm": (lambda: nn.LSTMCell(H), lambda: jr.lstm(H)),
+    "optimized lstm": (lambda: nn.OptimizedLSTMCell(H), lambda: jr.lstm(H)),
+    "gru": (lambda: nn.GRUCell(H), lambda: jr.gru(H)),
+}
+
+
+def flax_run(cell, mask, **options):
+    """The run of `nn.RNN`, masked outputs set to zero, where flax leaves what the cell makes."""
+
+    def run(params, xs, carry):
+        last, outputs = nn.RNN(cell, **options).apply(
+            {"params": {"cell": mapping.flax_variables(params)}},
+            xs,
+            initial_carry=carry_to_flax(carry),
+            seq_lengths=None if mask is None else jnp.asarray(LENGTHS),
+            return_carry=True,
+        )
+        if mask is not None:
+            outputs = jnp.where(mask[..., None], outputs, 0)
+        return outputs, carry_from_flax(last, carry)
+
+    return run
+
+
+@pytest.mark.parametrize("mask", [None, RIGHT], ids=["full", "lengths"])
+@pytest.mark.parametrize("name", KINDS)
+def test_outputs_carry_and_every_gradient(x64, name, mask):
+    theirs, cell = (make() for make in KINDS[name])
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    got = evaluate(ours(cell, mask), params, inputs(), carry)
+    assert_close(got, evaluate(flax_run(theirs, mask), params, inputs(), carry))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_read_backwards(x64, name):
+    theirs, cell = (make() for make in KINDS[name])
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    got = evaluate(ours(cell, RIGHT, reverse=True), params, inputs(), carry)
+    run = flax_run(theirs, RIGHT, reverse=True, keep_order=True)
+    assert_close(got, evaluate(run, params, inputs(), carry))
+
+
+def mgu_run(params, xs, carry):
+    sign = jnp.repeat(jnp.array([-1.0, 1.0]), H)
+    variables = mapping.flax_variables(jr.MGUParams(*(sign * leaf for leaf in params)))
+    variables["hn"]["bias"] = jnp.zeros(H)
+    last, outputs = nn.RNN(nn.MGUCell(H)).apply(
+        {"params": {"cell": variables}}, xs, initial_carry=carry.h, return_carry=True
+    )
+    return outputs, jr.MGUCarry(last)
+
+
+def test_mgu_is_flaxs_where_the_candidate_does_not_see_the_state(x64):
+    cell = jr.mgu(H)
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    blind = params._replace(recurrent_kernel=params.recurrent_kernel.at[:, H:].set(0))
+    got, got_gradients = evaluate(ours(cell), blind, inputs(), carry)
+    want, want_gradients = evaluate(mgu_run, blind, inputs(), carry)
+    assert_close(got, want)
+    # Off U_n = 0 the two differ, and so do the gradients of U_n.
+    without = [
+        gradients[0]._replace(recurrent_kernel=gradients[0].recurrent_kernel[:, :H])
+        for gradients in (got_gradients, want_gradients)
+    ]
+    assert_close(*without)
+    assert_close(got_gradients[1:], want_gradients[1:])
+    (got, _), (want, _) = ours(cell)(params, inputs(), carry), mgu_run(params, inputs(), carry)
+    assert jnp.abs(got - want).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_flax_runs_over_the_padding_of_an_empty_row_and_we_do_not(x64, name):
+    theirs, cell = (make() for make in KINDS[name])
+    params = random_params(cell)
+    carry = cell.initial_carry(params, (1,))
+    xs = normal(0, 1, 3, D)
+    last, _ = nn.RNN(theirs).apply(
+        {"params": {"cell": mapping.flax_variables(params)}},
+        xs,
+        initial_carry=carry_to_flax(carry),
+        seq_lengths=jnp.array([0]),
+        return_carry=True,
+    )
+    assert np.abs(jax.tree.leaves(last)[0]).max() > 0.01
+    ended = jr.unroll(cell, params, xs, mask=jnp.zeros((1, 3), bool)).carry
+    assert_close(ended, carry)

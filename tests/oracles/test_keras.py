@@ -1,0 +1,140 @@
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxrnn as jr
+from oracles import mapping
+from oracles.case import (
+    ANY,
+    RIGHT,
+    B,
+    D,
+    H,
+    T,
+    assert_close,
+    evaluate,
+    inputs,
+    ours,
+    random_carry,
+    random_params,
+)
+
+keras = pytest.importorskip("keras", reason="needs keras")
+
+
+@keras.saving.register_keras_serializable()
+def tanh(x):
+    """In place of Keras's own, which rounds float64 to float32."""
+    return jnp.tanh(x)
+
+
+# Keras's layer, its options, and the cell.
+KINDS = {
+    "tanh": (keras.layers.SimpleRNN, {"activation": tanh}, lambda: jr.elman(H)),
+    "relu": (keras.layers.SimpleRNN, {"activation": "relu"}, lambda: jr.elman(H, jax.nn.relu)),
+    "lstm": (keras.layers.LSTM, {"activation": tanh, "use_cudnn": False}, lambda: jr.lstm(H)),
+    "gru": (
+        keras.layers.GRU,
+        {"activation": tanh, "reset_after": True, "use_cudnn": False},
+        lambda: jr.gru(H),
+    ),
+    "gru before": (
+        keras.layers.GRU,
+        {"activation": tanh, "reset_after": False, "use_cudnn": False},
+        lambda: jr.gru(H, reset_after=False),
+    ),
+}
+MASKS = {"full": None, "right": RIGHT, "any": ANY}
+
+
+def layer_of(name, **more):
+    factory, options, _ = KINDS[name]
+    options = {"return_sequences": True, "zero_output_for_mask": True, **options, **more}
+    return factory(H, dtype="float64", **options)
+
+
+def call(layer, weights, xs, mask, **options):
+    layer.build(xs.shape)
+    constants = layer.non_trainable_variables
+    outputs, _ = layer.stateless_call(weights, constants, xs, mask=mask, **options)
+    return outputs
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("name", KINDS)
+def test_outputs_carry_and_every_gradient(x64, name, mask):
+    cell = KINDS[name][2]()
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    layer = layer_of(name, return_state=True)
+
+    def run(params, xs, carry):
+        weights = mapping.keras_weights(params)
+        states = list(carry)
+        outputs, *last = call(layer, weights, xs, mask, initial_state=states)
+        return outputs, type(carry)(*last)
+
+    got = evaluate(ours(cell, mask), params, inputs(), carry)
+    assert_close(got, evaluate(run, params, inputs(), carry))
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru before"])
+def test_without_zeros_for_masked_steps_keras_repeats_the_last_output(x64, name):
+    cell = KINDS[name][2]()
+    params = random_params(cell)
+    outputs = call(
+        layer_of(name, zero_output_for_mask=False),
+        mapping.keras_weights(params),
+        jnp.asarray(inputs()),
+        ANY,
+    )
+    carries = jr.carries(cell, params, inputs(), mask=ANY).h
+    # Keras gives zeros before the first real step, where the carry is zero as well.
+    assert_close(carries, outputs)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+@pytest.mark.parametrize(("merge", "keras_merge"), [("concat", "concat"), ("mean", "ave")])
+def test_both_directions_under_any_mask(x64, name, merge, keras_merge):
+    cell = KINDS[name][2]()
+    layer = jr.bidirectional(cell, merge=merge)
+    params = jr.Directions(random_params(cell), random_params(cell, scale=-0.5))
+    both = keras.layers.Bidirectional(layer_of(name), merge_mode=keras_merge, dtype="float64")
+
+    def run(params, xs, carry):
+        weights = [leaf for direction in params for leaf in mapping.keras_weights(direction)]
+        return call(both, weights, xs, ANY)
+
+    def ours_without_carry(params, xs, carry):
+        return jr.unroll(layer, params, xs, mask=ANY).outputs
+
+    got = evaluate(ours_without_carry, params, inputs(), ())
+    assert_close(got, evaluate(run, params, inputs(), ()))
+
+
+def test_keras_lets_nan_of_padding_into_gradients_and_we_do_not(x64):
+    cell = jr.lstm(H)
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    poisoned = jnp.where(RIGHT[..., None], inputs(), jnp.nan)
+    layer = layer_of("lstm", return_state=True)
+
+    def run(params, xs, carry):
+        weights = mapping.keras_weights(params)
+        outputs, *last = call(layer, weights, xs, RIGHT, initial_state=list(carry))
+        return outputs, last
+
+    _, theirs = evaluate(run, params, poisoned, carry)
+    assert jnp.isnan(theirs[0].kernel).any()
+    clean = evaluate(ours(cell, RIGHT), params, inputs(), carry)
+    assert_close(evaluate(ours(cell, RIGHT), params, poisoned, carry), clean)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_parameter_counts(x64, name):
+    # Keras keeps two rows of biases for a reset-after GRU: r and z are counted twice.
+    layer = layer_of(name)
+    layer.build((B, T, D))
+    params = KINDS[name][2]().init(jax.random.key(0), D)
+    excess = 2 * H if name == "gru" else 0
+    assert layer.count_params() == sum(leaf.size for leaf in jax.tree.leaves(params)) + excess
