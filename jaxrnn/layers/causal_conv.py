@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks
-from jaxrnn.boundary import zero_unless
 from jaxrnn.layers.window import Window, empty_window, through_window
+from jaxrnn.sequences.masks import zero_masked
+from jaxrnn.spectra import open_uniform
 from jaxrnn.types import Layer, Rollout
 
 
@@ -78,17 +79,12 @@ def causal_conv(
     )
 
 
-def uniform_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any) -> Any:
-    """U(-1/√num_inputs, 1/√num_inputs), `[num_inputs, num_outputs]`."""
-    draw = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-    draw_dtype = jnp.promote_types(dtype, jnp.float32)
-    return draw(key, (num_inputs, num_outputs), draw_dtype).astype(dtype)
-
-
 def init(key: Any, width: int, num_inputs: int, use_bias: bool, dtype: Any) -> CausalConvParams:
     """The kernel `[width, num_inputs]` and the bias `[num_inputs]`."""
-    kernel = uniform_kernel(key, width, num_inputs, dtype)
-    return CausalConvParams(kernel, jnp.zeros(num_inputs, dtype) if use_bias else None)
+    kernel = (2 * open_uniform(key, (width, num_inputs), dtype) - 1) * width**-0.5
+    return CausalConvParams(
+        kernel.astype(dtype), jnp.zeros(num_inputs, dtype) if use_bias else None
+    )
 
 
 def initial_carry(params: CausalConvParams, batch_shape: tuple[int, ...] = ()) -> Window:
@@ -113,7 +109,7 @@ def convolve(
             span = slice(place, place + num_steps)
             # Selected before it multiplies: what stands in another sequence may be NaN.
             same = sequence[span] == sequence[len(kernel) - 1 :]
-            ys = ys + zero_unless(same, steps[span]) * weights
+            ys = ys + zero_masked(same, steps[span]) * weights
         return ys
 
     return through_window(read, window, xs.astype(dtype), mask, reset)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.boundary import zero_unless
-from jaxrnn.sequences.masks import expand_mask
+from jaxrnn.sequences.masks import expand_mask, zero_masked
 
 
 class Window(NamedTuple):
@@ -93,12 +92,12 @@ def through_window(
     else:
         kept, kept_sequence = _take((steps, sequence), places + mask.sum(0))
         rank = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
-        ys = zero_unless(mask, _take(ys, rank))
+        ys = zero_masked(mask, _take(ys, rank))
     return _window(kept, kept_sequence == last, num_batch_axes), ys
 
 
 def _window(steps: Any, valid: Any, num_batch_axes: int) -> Window:
-    steps = zero_unless(valid, steps)
+    steps = zero_masked(valid, steps)
     steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), steps)
     return Window(steps, valid.sum(0, dtype=jnp.int32))
 

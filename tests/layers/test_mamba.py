@@ -1,0 +1,129 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from jaxrnn.testing import check_layer
+
+D, N, R, WIDTH, T, BATCH = 3, 2, 2, 3, 11, 3
+
+
+def silu(u):
+    return u / (1 + np.exp(-u))
+
+
+def oracle(params, xs, mask, reset):
+    """One row: the published code's `step`, with padding left out and everything new at a reset."""
+    params = jax.tree.map(np.asarray, params)
+    ssm, outputs = params.ssm, []
+    rank, num_units = ssm.dt_kernel.shape
+    past, h = [], np.zeros(ssm.a_log.shape)
+    for x, real, new in zip(np.asarray(xs), mask, reset, strict=True):
+        if new:
+            past, h = [], 0 * h
+        if not real:
+            outputs.append(0 * x)
+            continue
+        u, z = np.split(x @ params.kernel, 2)
+        past.append(u)
+        filled = [np.zeros(num_units)] * WIDTH + past
+        u = silu(np.sum(params.conv.kernel * np.array(filled[-WIDTH:]), axis=0) + params.conv.bias)
+        delta, b, c = np.split(u @ ssm.kernel, [rank, rank + N])
+        dt = np.log1p(np.exp(delta @ ssm.dt_kernel + ssm.dt_bias))
+        h = np.exp(dt[:, None] * -np.exp(ssm.a_log)) * h + np.outer(dt * u, b)
+        outputs.append((h @ c + ssm.skip * u) * silu(z) @ params.output_kernel)
+    return np.array(outputs), h
+
+
+def make(dtype=jnp.float64, **options):
+    layer = jr.mamba(N, dt_rank=R, conv_width=WIDTH, param_dtype=dtype, **options)
+    params = layer.init(jax.random.key(0), D)
+    bias = jax.random.normal(jax.random.key(5), params.conv.bias.shape, dtype)
+    params = params._replace(
+        conv=params.conv._replace(bias=bias),
+        ssm=params.ssm._replace(dt_bias=params.ssm.dt_bias + 2),
+    )
+    xs = jax.random.normal(jax.random.key(1), (BATCH, T, D), dtype)
+    generator = np.random.default_rng(0)
+    return layer, params, xs, generator.random((BATCH, T)) < 0.7, generator.random((BATCH, T)) < 0.2
+
+
+def test_masks_and_resets_anywhere(x64):
+    layer, params, xs, mask, reset = make()
+    rollout = jr.unroll(layer, params, xs, mask=mask, reset=reset)
+    for row in range(BATCH):
+        want, h = oracle(params, xs[row], mask[row], reset[row])
+        np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-10)
+
+
+def test_any_evaluator_gives_the_same(x64):
+    layer, params, xs, mask, reset = make()
+    want = jr.unroll(layer, params, xs, mask=mask, reset=reset)
+    for evaluator in (jr.sequential(), jr.associative()):
+        layer, *_ = make(evaluator=evaluator)
+        got = jr.unroll(layer, params, xs, mask=mask, reset=reset)
+        np.testing.assert_allclose(got.outputs, want.outputs, rtol=1e-11, atol=1e-14)
+    assert (want.info.evaluator, got.info.evaluator) == ("chunked", "associative")
+
+
+def test_zero_order_hold_is_another_function(x64):
+    layer, params, xs, *_ = make()
+    held, *_ = make(discretization="zoh")
+    ys, held_ys = (jr.unroll(which, params, xs).outputs for which in (layer, held))
+    assert jnp.abs(ys - held_ys).max() > 1e-3
+
+
+@pytest.mark.parametrize("discretization", ["euler", "zoh"])
+def test_the_laws(discretization):
+    check_layer(jr.mamba(N, dt_rank=R, conv_width=WIDTH, discretization=discretization))
+
+
+def test_it_keeps_the_width_and_its_parameters_are_those_of_the_paper():
+    layer = jr.mamba()
+    shapes = jax.tree.map(jnp.shape, layer.init(jax.random.key(0), 40))
+    assert layer.num_outputs(40) == 40
+    assert shapes.kernel == (40, 160)
+    assert shapes.conv == jr.CausalConvParams((4, 80), (80,))
+    assert shapes.ssm == jr.S6Params((80, 3 + 32), (3, 80), (80,), (80, 16), (80,))
+    assert shapes.output_kernel == (80, 40)
+
+
+def test_states_of_all_steps_are_never_stored():
+    """Sixteen times the states cost less than half of what all of them would take."""
+    num_steps, num_inputs = 1024, 8
+
+    def temporary(state_size):
+        layer = jr.mamba(state_size)
+        params = layer.init(jax.random.key(0), num_inputs)
+        xs = jax.ShapeDtypeStruct((num_steps, num_inputs), jnp.float32)
+        loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
+        return jax.jit(loss).lower(params, xs).compile().memory_analysis().temp_size_in_bytes
+
+    all_states = num_steps * 2 * num_inputs * 128 * 4
+    assert temporary(128) - temporary(8) < all_states / 2
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_bfloat16_inputs_run_in_float32(scale):
+    layer, params, xs, *_ = make(jnp.float32)
+    xs = (scale * xs).astype(jnp.bfloat16)
+
+    def loss(params, xs):
+        rollout = jr.unroll(layer, params, xs)
+        return rollout.outputs.astype(jnp.float32).sum(), rollout
+
+    result = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(params, xs)
+    (_, rollout), _ = result
+    assert rollout.outputs.dtype == jnp.bfloat16
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(rollout.carry)} == {"float32", "int32"}
+    assert all(jnp.isfinite(leaf.astype(jnp.float32)).all() for leaf in jax.tree.leaves(result))
+    wide = jr.unroll(layer, params, xs.astype(jnp.float32)).outputs
+    np.testing.assert_allclose(rollout.outputs.astype(jnp.float32), wide, rtol=2**-8)
+
+
+def test_errors():
+    for option in ("expansion", "conv_width", "dt_rank", "state_size"):
+        with pytest.raises(ValueError, match=f"{option} must be at least 1"):
+            jr.mamba(**{option: 0})

@@ -1,0 +1,195 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from jaxrnn.layers.mamba2 import ssd
+from jaxrnn.testing import check_layer
+
+D, N, P, WIDTH, T, BATCH = 3, 2, 3, 3, 11, 3
+FORMS = [1, 4, 5, 64, None]
+
+
+def softplus(u):
+    return np.log1p(np.exp(u))
+
+
+def silu(u):
+    return u / (1 + np.exp(-u))
+
+
+def recurrence(params, xs):
+    """(u, B, C, δ) of one row, head after head."""
+    num_heads = len(params.a_log)
+    width = (xs.shape[1] - 2 * N - num_heads) // num_heads
+    states = np.zeros((num_heads, width, N))
+    outputs = []
+    for x in xs:
+        u, b, c, delta = np.split(x, np.cumsum([num_heads * width, N, N]))
+        y = np.zeros((num_heads, width))
+        for h in range(num_heads):
+            dt = softplus(delta[h] + params.dt_bias[h])
+            head = u[h * width : (h + 1) * width]
+            states[h] = np.exp(-dt * np.exp(params.a_log[h])) * states[h] + np.outer(dt * head, b)
+            y[h] = states[h] @ c + params.skip[h] * head
+        outputs.append(y.ravel())
+    return np.array(outputs), states
+
+
+def masked_attention(params, xs):
+    """The same as (L ∘ C Bᵀ) Δ u, with every entry of L a product of decays."""
+    num_heads = len(params.a_log)
+    width = (xs.shape[1] - 2 * N - num_heads) // num_heads
+    u, b, c, delta = np.split(xs, np.cumsum([num_heads * width, N, N]), axis=1)
+    ys = []
+    for h, head in enumerate(np.split(u, num_heads, axis=1)):
+        dt = softplus(delta[:, h] + params.dt_bias[h])
+        a = np.exp(-dt * np.exp(params.a_log[h]))
+        lower = np.zeros((len(xs), len(xs)))
+        for t in range(len(xs)):
+            for s in range(t + 1):
+                lower[t, s] = np.prod(a[s + 1 : t + 1])
+        ys.append((lower * (c @ b.T)) @ (dt[:, None] * head) + params.skip[h] * head)
+    return np.concatenate(ys, axis=1)
+
+
+def oracle(params, xs, mask, reset):
+    """One row of the mixer, sequence after sequence, over their real steps alone."""
+    params = jax.tree.map(np.asarray, params)
+    num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
+    outputs, last = np.zeros_like(xs), np.zeros((len(params.ssm.a_log), P, N))
+    for sequence in np.split(np.arange(len(xs)), np.flatnonzero(reset)):
+        steps = sequence[mask[sequence]]
+        z, v, delta = np.split(xs[steps] @ params.kernel, [num_units, num_units + num_mixed], 1)
+        padded = np.concatenate([np.zeros((WIDTH - 1, num_mixed)), v])
+        windows = [padded[t : t + WIDTH] for t in range(len(steps))]
+        v = [silu((window * params.conv.kernel).sum(0) + params.conv.bias) for window in windows]
+        joined = np.concatenate([np.reshape(v, (len(steps), num_mixed)), delta], axis=1)
+        ys, last = recurrence(params.ssm, joined)
+        for t, y, gate in zip(steps, ys, z, strict=True):
+            y = y * silu(gate)
+            y = y / np.sqrt(np.mean(y**2) + 1e-5) * params.norm_scale
+            outputs[t] = y @ params.output_kernel
+    return outputs, last
+
+
+def make(chunk_size, dtype=jnp.float64):
+    layer = jr.mamba2(N, head_width=P, conv_width=WIDTH, chunk_size=chunk_size, param_dtype=dtype)
+    params = layer.init(jax.random.key(0), D)
+    keys = jax.random.split(jax.random.key(5), 3)
+    params = params._replace(
+        conv=params.conv._replace(bias=jax.random.normal(keys[0], (2 * D + 2 * N,), dtype)),
+        ssm=params.ssm._replace(
+            dt_bias=params.ssm.dt_bias + 2, skip=jax.random.normal(keys[1], (2,), dtype)
+        ),
+        norm_scale=jax.random.normal(keys[2], (2 * D,), dtype),
+    )
+    xs = jax.random.normal(jax.random.key(1), (BATCH, T, D), dtype)
+    return layer, params, xs
+
+
+@pytest.mark.parametrize("chunk_size", FORMS)
+def test_masks_and_resets_anywhere(x64, chunk_size):
+    layer, params, xs = make(chunk_size)
+    generator = np.random.default_rng(0)
+    mask, reset = generator.random((BATCH, T)) < 0.7, generator.random((BATCH, T)) < 0.2
+    rollout = jr.unroll(layer, params, xs, mask=mask, reset=reset)
+    for row in range(BATCH):
+        want, h = oracle(params, np.asarray(xs[row]), mask[row], reset[row])
+        np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("chunk_size", FORMS)
+def test_recurrence_attention_and_chunks_are_one_function(x64, chunk_size):
+    num_heads = 2
+    layer = ssd(N, P, chunk_size=chunk_size, param_dtype=jnp.float64)
+    num_inputs = num_heads * P + 2 * N + num_heads
+    assert layer.num_outputs(num_inputs) == num_heads * P
+    params = layer.init(jax.random.key(0), num_inputs)
+    xs = jax.random.normal(jax.random.key(1), (T, num_inputs), jnp.float64)
+    want, states = recurrence(params, np.asarray(xs))
+    np.testing.assert_allclose(masked_attention(params, np.asarray(xs)), want, rtol=1e-10)
+    rollout = jr.unroll(layer, params, xs)
+    np.testing.assert_allclose(rollout.outputs, want, rtol=1e-10)
+    np.testing.assert_allclose(rollout.carry.h, states, rtol=1e-10)
+    assert rollout.info.evaluator == {1: "sequential", None: "parallel"}.get(chunk_size, "chunked")
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, None])
+def test_the_laws(chunk_size):
+    check_layer(jr.mamba2(N, head_width=P, conv_width=WIDTH, chunk_size=chunk_size))
+
+
+def test_decays_far_back_keep_their_digits_in_float32():
+    """Behind a sum of 2000, a difference of sums would have lost the digits of 0.001."""
+    layer = ssd(1, 1, chunk_size=None)
+    params = layer.init(jax.random.key(0), 4)._replace(
+        a_log=jnp.zeros(1), dt_bias=jnp.zeros(1), skip=jnp.zeros(1)
+    )
+    num_steps = 2000
+    xs = jnp.ones((num_steps, 4)).at[:, 3].set(jnp.log(jnp.expm1(1.0)))
+    xs = xs.at[-3:, 3].set(jnp.log(jnp.expm1(1e-3)))
+    got = jr.unroll(layer, params, xs).outputs[-1, 0]
+    want, _ = recurrence_of_scalars(np.asarray(xs, np.float64))
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def recurrence_of_scalars(xs):
+    h = 0.0
+    for u, b, _, delta in xs:
+        dt = softplus(delta)
+        h = np.exp(-dt) * h + dt * u * b
+    return h * xs[-1, 2], h
+
+
+def test_it_keeps_the_width_and_its_parameters_are_those_of_the_paper():
+    layer = jr.mamba2()
+    params = layer.init(jax.random.key(0), 96)
+    shapes = jax.tree.map(jnp.shape, params)
+    assert layer.num_outputs(96) == 96
+    assert shapes.kernel == (96, 2 * 192 + 2 * 128 + 3)
+    assert shapes.conv == jr.CausalConvParams((4, 192 + 256), (192 + 256,))
+    assert shapes.ssm == jr.SSDParams((3,), (3,), (3,))
+    assert shapes.output_kernel == (192, 96)
+    assert layer.initial_carry(params, (5,)).ssm.h.shape == (5, 3, 64, 128)
+    rates = jnp.exp(jr.mamba2(head_width=1).init(jax.random.key(0), 500).ssm.a_log)
+    assert 1 <= rates.min() < 1.1 and 15.9 < rates.max() <= 16
+
+
+def test_memory_grows_with_the_chunk_and_not_with_the_square_of_time():
+    def temporary(num_steps):
+        layer = jr.mamba2(4, head_width=4, chunk_size=16)
+        params = layer.init(jax.random.key(0), 4)
+        xs = jax.ShapeDtypeStruct((num_steps, 4), jnp.float32)
+        loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
+        return jax.jit(loss).lower(params, xs).compile().memory_analysis().temp_size_in_bytes
+
+    # All pairs of 2048 steps would take 32 MiB for two heads.
+    assert temporary(2048) < 4 * 2**20
+    assert temporary(2048) < 2.5 * temporary(1024)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_bfloat16_inputs_run_in_float32(scale):
+    layer, params, xs = make(4, jnp.float32)
+    xs = (scale * xs).astype(jnp.bfloat16)
+
+    def loss(params, xs):
+        rollout = jr.unroll(layer, params, xs)
+        return rollout.outputs.astype(jnp.float32).sum(), rollout
+
+    result = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(params, xs)
+    (_, rollout), _ = result
+    assert rollout.outputs.dtype == jnp.bfloat16
+    assert rollout.carry.ssm.h.dtype == jnp.float32
+    assert all(jnp.isfinite(leaf.astype(jnp.float32)).all() for leaf in jax.tree.leaves(result))
+
+
+def test_errors():
+    for option in ("expansion", "conv_width", "head_width", "state_size", "chunk_size"):
+        with pytest.raises(ValueError, match=f"{option} must be at least 1"):
+            jr.mamba2(**{option: 0})
+    with pytest.raises(ValueError, match="head_width must divide the width 6"):
+        jr.mamba2(head_width=4).init(jax.random.key(0), 3)
