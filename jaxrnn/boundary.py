@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
+from jaxrnn.sequences.masks import expand_mask
 from jaxrnn.types import Cell
 
 
@@ -27,25 +28,18 @@ def select(flag: Any, yes: Any, no: Any) -> Any:
         Array([3., 0.], dtype=float32)
     """
 
-    def choose(yes_leaf, no_leaf):
-        axes = tuple(range(flag.ndim, jnp.ndim(yes_leaf)))
-        return jnp.where(jnp.expand_dims(flag, axes), yes_leaf, no_leaf)
-
-    return jax.tree.map(choose, yes, no)
-
-
-def zero_unless(flag: Any, tree: Any) -> Any:
-    """Puts zeros where `flag` is False (for PRNG keys: a key of zeros)."""
-    return select(flag, tree, jax.tree.map(jnp.zeros_like, tree))
+    return jax.tree.map(
+        lambda yes_leaf, no_leaf: jnp.where(expand_mask(flag, yes_leaf), yes_leaf, no_leaf), yes, no
+    )
 
 
 def project(cell: Cell, params: Any, xs: Any) -> Any:
     """The cell's projection in the dtype of the recurrence.
 
-    This is the library's one cast of what enters a recurrence: z runs in
-    promote(params, float32), so bfloat16 inputs accumulate in float32.
+    This is the engine's one cast of what enters a recurrence: x, its product with the kernel and z
+    run in promote(params, float32), so half-precision inputs accumulate in float32.
     """
-    return in_compute_dtype(params, cell.project(params, xs))
+    return in_compute_dtype(params, cell.project(params, in_compute_dtype(params, xs)))
 
 
 def in_compute_dtype(params: Any, tree: Any) -> Any:
@@ -58,6 +52,32 @@ def in_compute_dtype(params: Any, tree: Any) -> Any:
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
     return jax.tree.map(cast, tree)
+
+
+def varying_like(tree: Any, like: Any) -> Any:
+    """The tree with its leaves varying over every mesh axis that a leaf of `like` varies over.
+
+    Under `shard_map` a scan wants its carry to vary over the same axes before and after a step;
+    zeros vary over none.
+    """
+    axes = frozenset().union(*map(_varying_axes, jax.tree.leaves(like)))
+
+    def vary(leaf):
+        missing = tuple(axes - _varying_axes(leaf))
+        return _vary(leaf, missing) if missing else leaf
+
+    return jax.tree.map(vary, tree)
+
+
+# Both names have changed since jax 0.8, the oldest that is tested; without either nothing varies.
+def _varying_axes(leaf):
+    aval = jax.typeof(leaf)
+    old = getattr(aval, "vma", frozenset())
+    return getattr(getattr(aval, "manual_axis_type", None), "varying", old)
+
+
+def _vary(leaf, axes):
+    return lax.pcast(leaf, axes, to="varying") if hasattr(lax, "pcast") else lax.pvary(leaf, axes)
 
 
 def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:
@@ -150,8 +170,8 @@ def select_carry(flag: Any, yes: Any, no: Any) -> Any:
         ValueError: The carries differ in shape, or `flag` is no leading part of it.
 
     Example:
-        >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.full(2, jnp.nan) * 0 + 5)
-        Array([ 1., nan], dtype=float32)
+        >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.array([jnp.nan, 5.0]))
+        Array([1., 5.], dtype=float32)
     """
     flag = jnp.asarray(flag)
     if flag.dtype != bool:

@@ -7,6 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr
 
+from jaxrnn.types import Cell
+
+
+def is_cell(cell: Any) -> None:
+    """Raises TypeError unless `cell` is a Cell."""
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
+
 
 def compute_dtype(params: Any) -> jnp.dtype:
     """The real dtype of the recurrence: promote(params, float32).
@@ -23,23 +31,23 @@ def compute_dtype(params: Any) -> jnp.dtype:
     """
     dtype = jnp.dtype(jnp.float32)
     for leaf in jax.tree.leaves(params):
-        if jnp.issubdtype(leaf.dtype, jnp.inexact):
-            dtype = jnp.promote_types(dtype, jnp.finfo(leaf.dtype).dtype)
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+            dtype = jnp.promote_types(dtype, jnp.finfo(jnp.result_type(leaf)).dtype)
     return dtype
 
 
 def positive(value: Any, name: str) -> int:
     """Returns `value` when it is an int of at least 1, raises otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}.")
-    return value
+    return int(value)
 
 
 def fraction(value: Any, name: str) -> float:
     """Returns `value` when it is a number in [0, 1), raises otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
     if not 0 <= value < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")

@@ -39,7 +39,8 @@ def simple_cell(
         The cell.
 
     Raises:
-        TypeError: `num_outputs` is no int, or the carry is no single array and there is no `emit`.
+        TypeError: `num_outputs` is no int, or (while tracing) the carry is no single array and
+            there is no `emit`.
         ValueError: `num_outputs` is below 1.
 
     Example:
@@ -103,12 +104,17 @@ def learned_initial_carry(cell: Cell) -> Cell:
     Returns:
         The cell with `LearnedInitialCarryParams(cell, initial_carry)`.
 
+    Raises:
+        TypeError: `cell` is not a Cell.
+
     Example:
         >>> import jax, jaxrnn as jr
         >>> cell = jr.learned_initial_carry(jr.gru(4))
         >>> cell.init(jax.random.key(0), 3).initial_carry.h.shape
         (4,)
     """
+
+    checks.is_cell(cell)
 
     def init(key, num_inputs):
         params = cell.init(key, num_inputs)

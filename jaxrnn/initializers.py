@@ -34,7 +34,7 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
     """
     checks.positive(num_inputs, "num_inputs")
     draw = jax.nn.initializers.lecun_normal()
-    return draw(key, (num_inputs, num_outputs), _draw_dtype(dtype)).astype(dtype)
+    return draw(key, (num_inputs, num_outputs), draw_dtype(dtype)).astype(dtype)
 
 
 def orthogonal_per_gate(
@@ -68,7 +68,7 @@ def orthogonal_per_gate(
     """
     draw = jax.nn.initializers.orthogonal()
     blocks = [
-        draw(gate_key, (num_inputs, num_units), _draw_dtype(dtype))
+        draw(gate_key, (num_inputs, num_units), draw_dtype(dtype))
         for gate_key in jax.random.split(key, num_gates)
     ]
     return jnp.concatenate(blocks, axis=1).astype(dtype)
@@ -99,11 +99,12 @@ def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32
     """
     if longest < 3:
         raise ValueError(f"longest must be at least 3 steps, got {longest}.")
-    steps = jax.random.uniform(key, (num_units,), _draw_dtype(dtype), 1.0, longest - 1.0)
+    steps = jax.random.uniform(key, (num_units,), draw_dtype(dtype), 1.0, longest - 1.0)
     return jnp.log(steps).astype(dtype)
 
 
-def _draw_dtype(dtype: Any) -> Any:
+def draw_dtype(dtype: Any) -> Any:
+    """The dtype to draw in, promote(dtype, float32); raises TypeError for what is not real."""
     if not jnp.issubdtype(dtype, jnp.floating):
-        raise TypeError(f"dtype (of a cell: param_dtype) must be real and floating, got {dtype}.")
+        raise TypeError(f"param_dtype must be real and floating, got {dtype}.")
     return jnp.promote_types(dtype, jnp.float32)

@@ -70,8 +70,8 @@ def linear_scan(
         >>> linear_scan(a, b)[:, 0]
         Array([1.  , 0.5 , 2.25], dtype=float32)
     """
-    if method not in _METHODS:
-        raise ValueError(f"method must be one of {tuple(_METHODS)}, got {method!r}.")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {tuple(METHODS)}, got {method!r}.")
     b = jnp.asarray(b)
     axis = _time_axis(b, axis)
     mask, reset = (
@@ -110,7 +110,7 @@ def _guarded_solve(method, a, b, h0, mask, reset, initial):
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve(method, a, b, fresh):
     """hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = 0, time first."""
-    return _METHODS[method](a, b, fresh)
+    return METHODS[method](a, b, fresh)
 
 
 @_solve.defjvp
@@ -128,12 +128,12 @@ def _tangent_solve(method, a, b, fresh):
         return h - a * _before(h, fresh)
 
     def solve(_, b):
-        return _METHODS[method](a, b, fresh)
+        return METHODS[method](a, b, fresh)
 
     def transpose_solve(_, cotangent):
         after = None if fresh is None else flip_reset(fresh)
         coefficients = jnp.roll(flip(a), 1, axis=0)
-        return flip(_METHODS[method](coefficients, flip(cotangent), after))
+        return flip(METHODS[method](coefficients, flip(cotangent), after))
 
     return lax.custom_linear_solve(residual, b, solve, transpose_solve)
 
@@ -206,7 +206,7 @@ def _by_platform(a, b, fresh):
     return lax.platform_dependent(a, b, fresh, cpu=_sequential, default=_associative)
 
 
-_METHODS = {
+METHODS = {
     "auto": _by_platform,
     "sequential": _sequential,
     "associative": _associative,

@@ -40,7 +40,7 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
         The cell with the same params and carry.
 
     Raises:
-        TypeError: A rate is no float.
+        TypeError: A rate is no float, or `cell` is not a Cell.
         ValueError: A rate is not in [0, 1), or `rates` does not fit the carry.
 
     Example:
@@ -50,8 +50,8 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
         >>> jr.unroll(cell, params, jnp.ones((5, 3)), key=jax.random.key(1)).outputs.shape
         (5, 4)
     """
-    for rate in jax.tree.leaves(rates):
-        checks.fraction(rate, "rates")
+    checks.is_cell(cell)
+    rates = jax.tree.map(lambda rate: checks.fraction(rate, "rates"), rates)
 
     def draw(params, key, leading, reset):
         del reset
@@ -88,8 +88,8 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
 
     Gal and Ghahramani 2016 (arXiv:1512.05287). Only the recurrent product reads the dropped carry;
     the pointwise paths (the LSTM's cell, the GRU's interpolation) read it whole. The mask is drawn
-    anew at every reset, so packed sequences have masks of their own, and for every call of
-    `unroll`, so chunks of one stream have different ones.
+    anew at every reset, so packed sequences have masks of their own. A call of `unroll` with
+    another key draws another one: chunks of one stream keep theirs only with the same key.
 
     Args:
         cell: A cell that has a `split`.
@@ -99,7 +99,7 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         The cell with the same params and carry.
 
     Raises:
-        TypeError: The rate is no float, or the cell has no `split`.
+        TypeError: The rate is no float, or `cell` is not a Cell with a `split`.
         ValueError: The rate is not in [0, 1).
 
     Example:
@@ -109,7 +109,8 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         >>> jr.unroll(cell, params, jnp.ones((5, 3)), key=jax.random.key(1)).outputs.shape
         (5, 4)
     """
-    checks.fraction(rate, "rate")
+    checks.is_cell(cell)
+    rate = checks.fraction(rate, "rate")
     if cell.split is None:
         raise TypeError(
             "cell must have a split, which says what the recurrent parameters read; it has none."

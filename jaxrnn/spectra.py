@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.initializers import draw_dtype
+
 # Draws keep this far from the ends of [0, 1], where logarithms of rates are infinite.
 _MARGIN = 1e-6
 
@@ -43,7 +45,7 @@ def ring(key: Any, num: int, r_min: float, r_max: float, dtype: Any = jnp.float3
 
 def open_uniform(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
     """Uniform numbers that stay away from 0 and 1, in promote(dtype, float32)."""
-    wide = jnp.promote_types(dtype, jnp.float32)
+    wide = draw_dtype(dtype)
     return jax.random.uniform(key, shape, wide, _MARGIN, 1 - _MARGIN)
 
 

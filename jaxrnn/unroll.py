@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
-from jaxrnn.boundary import in_reverse, zero_unless
+from jaxrnn.boundary import in_reverse, varying_like
 from jaxrnn.layers.recurrent import recurrent
 from jaxrnn.randomness import checked_key, fold_in
-from jaxrnn.sequences.masks import as_mask
+from jaxrnn.sequences.masks import as_mask, zero_masked
 from jaxrnn.types import Cell, Evaluator, Layer, Rollout
 
 
@@ -30,7 +30,7 @@ def unroll(
 ) -> Rollout:
     """Runs a cell or a layer over sequences.
 
-        h' = rₜ ? initial_carry : hₜ₋₁,  hₜ = mₜ ? advance(h', xₜ) : h',  yₜ = mₜ ? emit(hₜ, xₜ) : 0
+        h' = rₜ ? initial_carry : hₜ₋₁,  hₜ = mₜ ? advance(h', zₜ) : h',  yₜ = mₜ ? emit(hₜ, xₜ) : 0
 
     Masked inputs are replaced by zero before anything reads them, so NaN in padding reaches no
     value and no gradient.
@@ -49,7 +49,8 @@ def unroll(
 
     Returns:
         Rollout with the carry after the last step `[..., H]`, the outputs `[..., T, H]` in the
-        dtype of `xs` (zero on masked steps), and `info` of the path that ran.
+        dtype of `xs` where that is real and floating (zero on masked steps), and `info` of the
+        path that ran.
 
     Raises:
         TypeError: Something is of another kind, class of tree or dtype than expected.
@@ -118,8 +119,8 @@ def step(
         params,
         _with_time_axis(x),
         carry=carry,
-        mask=_with_time_axis(mask),
-        reset=_with_time_axis(reset),
+        mask=None if mask is None else as_mask(mask, jnp.shape(mask))[None],
+        reset=None if reset is None else as_mask(reset, jnp.shape(reset), "reset")[None],
         time_major=True,
         key=key,
     )
@@ -147,7 +148,8 @@ def carries(
         mask: `[..., T]`; a masked step repeats the carry before it.
         reset: `[..., T]`.
         time_major: xs, mask, reset and the result are `[T, ...]`.
-        key: Randomness; each step draws from a key of its own.
+        key: Randomness. A cell's noise is that of `unroll`; a layer is run step by step with a
+            key for each, so what it draws for a whole sequence is drawn for every step.
 
     Returns:
         A tree like the carry, leaves `[..., T, H]`.
@@ -217,8 +219,7 @@ def _run(static, evaluator, reverse, time_axis, params, carry, xs, mask, reset, 
     dtype = _real_dtype(xs)
     rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
     outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
-    outputs = outputs if mask is None else zero_unless(mask, outputs)
-    return rollout._replace(outputs=_time_back(outputs, time_axis))
+    return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
@@ -241,8 +242,8 @@ def _roll(layer, params, carry, xs, mask, reset, reverse, key):
     else:
         expected = jax.eval_shape(lambda params: layer.initial_carry(params, batch_shape), params)
         checks.same_tree(carry, expected, "carry")
-    if mask is not None:
-        xs = zero_unless(mask, xs)
+    carry = varying_like(carry, (params, xs, mask, reset, key))
+    xs = zero_masked(mask, xs)
 
     def run(xs, mask, reset):
         return layer.unroll(params, carry, xs, mask, reset, key)

@@ -10,6 +10,7 @@ import pytest
 
 import jaxrnn as jr
 from jaxrnn import boundary
+from jaxrnn.sequences.masks import zero_masked
 
 
 class State(NamedTuple):
@@ -44,9 +45,9 @@ def test_the_branch_not_taken_reaches_no_cotangent():
     assert of_yes.tolist() == [1, 0] and of_no.tolist() == [0, 1]
 
 
-def test_zero_unless_gives_zeros_of_every_kind():
+def test_zero_masked_gives_zeros_of_every_kind():
     keys = jax.random.split(jax.random.key(0), 2)
-    zeroed = boundary.zero_unless(jnp.array([True, False]), (state(1, 2), keys))
+    zeroed = zero_masked(jnp.array([True, False]), (state(1, 2), keys))
     assert zeroed[0].vector.tolist() == [[1, 1], [0, 0]] and zeroed[0].count.tolist() == [1, 0]
     assert zeroed[1][0] == keys[0]
 

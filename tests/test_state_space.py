@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrnn.state_space import relative_expm1
+from jaxrnn.state_space import bilinear, relative_expm1, zero_order_hold
 
 
 @pytest.mark.parametrize("angle", [0.0, np.pi, 2.0])
@@ -25,3 +25,18 @@ def test_relative_expm1_of_real_numbers():
     want = np.array([1e-30, 0.01, 0.9995001666, 1.0, 1.0005001667, 1.2974425414])
     np.testing.assert_allclose(relative_expm1(z), want, rtol=1e-6)
     np.testing.assert_allclose(jax.vmap(jax.grad(relative_expm1))(z)[3], 0.5)
+
+
+def test_without_an_eigenvalue_both_discretizations_are_a_sum():
+    for discretize in (zero_order_hold, bilinear):
+        a, gain = discretize(jnp.zeros(2), jnp.array([0.25, 2.0]))
+        np.testing.assert_array_equal(a, [1, 1])
+        np.testing.assert_array_equal(gain, [0.25, 2.0])
+
+
+def test_a_discrete_step_ends_where_the_constant_input_drives_it(x64):
+    # h' = λ h + 1 rests at -1 / λ, which no step leaves.
+    eigenvalues = jnp.array([-0.5 + 3j, -20.0, -1e-3 + 0j])
+    for discretize in (zero_order_hold, bilinear):
+        a, gain = discretize(eigenvalues, 0.3)
+        np.testing.assert_allclose(-a / eigenvalues + gain, -1 / eigenvalues, rtol=1e-12)

@@ -254,7 +254,7 @@ UNROLL = importlib.import_module("jaxrnn.unroll")
 SCAN = importlib.import_module("jaxrnn.evaluators.scan")
 
 BROKEN_ENGINES = {
-    "masked inputs stay": ("padding", UNROLL, "zero_unless", lambda flag, tree: tree),
+    "masked inputs stay": ("padding", UNROLL, "zero_masked", lambda mask, xs: xs),
     "no copy": ("copy on padding", SCAN, "guarded", guarded_without_mask),
     "mask first": ("reset", SCAN, "guarded", guarded_with_mask_first),
     "flags only turned round": ("reset", boundary, "flip_reset", boundary.flip),

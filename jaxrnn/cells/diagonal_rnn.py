@@ -76,7 +76,7 @@ def diagonal_rnn(
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 4)
-        wide = jnp.promote_types(param_dtype, jnp.float32)
+        wide = initializers.draw_dtype(param_dtype)
         rates = ring(keys[0], num_units, r_min, r_max, wide)
         kernel = initializers.input_kernel(keys[1], num_inputs, num_units, wide)
         eigenvalue_kernel = initializers.input_kernel(keys[2], num_inputs, num_units, param_dtype)

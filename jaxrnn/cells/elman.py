@@ -72,8 +72,8 @@ def elman(
         hₜ = φ(xₜ W + hₜ₋₁ U + b),  yₜ = hₜ
 
     Elman 1990, "Finding structure in time". One bias, so DH + H² + H parameters; torch keeps two
-    biases of which only the sum matters. A kernel near the identity with `jax.nn.relu` is the
-    IRNN of Le et al. 2015 (arXiv:1504.00941).
+    biases of which only the sum matters. A `recurrent_kernel` that starts as the identity,
+    with `jax.nn.relu`, is the IRNN of Le et al. 2015 (arXiv:1504.00941).
 
     Args:
         num_units: H.

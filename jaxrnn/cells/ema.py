@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrnn import checks
+from jaxrnn import checks, initializers
 from jaxrnn.state_space import linear_cell
 from jaxrnn.types import Cell
 
@@ -62,7 +62,8 @@ def ema(decay: float | Sequence[float] = 0.9, *, param_dtype: Any = jnp.float32)
                 f"decay must have one number for each of the {num_inputs} features, "
                 f"got {len(logits)}."
             )
-        return EMAParams(jnp.full(num_inputs, logits, param_dtype))
+        wide = jnp.full(num_inputs, logits, initializers.draw_dtype(param_dtype))
+        return EMAParams(wide.astype(param_dtype))
 
     return linear_cell(
         init=init,

@@ -117,8 +117,7 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         (2, 5, 4)
     """
     checks.positive(num_units, "num_units")
-    if not isinstance(reset_after, bool):
-        raise TypeError(f"reset_after must be a bool, got {reset_after!r}.")
+    checks.boolean(reset_after, "reset_after")
 
     def init(key, num_inputs):
         key_input, key_recurrent = jax.random.split(key)

@@ -99,7 +99,7 @@ def lru(
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 5)
-        rates = ring(keys[0], num_states, r_min, r_max, jnp.promote_types(param_dtype, jnp.float32))
+        rates = ring(keys[0], num_states, r_min, r_max, initializers.draw_dtype(param_dtype))
         phases = max_phase * open_uniform(keys[1], (num_states,), param_dtype)
         kernel = initializers.input_kernel(keys[2], num_inputs, 2 * num_states, param_dtype)
         output_kernel = initializers.input_kernel(keys[3], num_states, 2 * num_units, param_dtype)

@@ -167,8 +167,7 @@ def lstm(
     checks.positive(num_units, "num_units")
     width = num_units if projection is None else checks.positive(projection, "projection")
     for name, flag in {"peephole": peephole, "coupled": coupled, "layer_norm": layer_norm}.items():
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be a bool, got {flag!r}.")
+        checks.boolean(flag, name)
     _check_bias(forget_bias, chrono)
     num_gates = 3 if coupled else 4
 
@@ -227,8 +226,12 @@ def _initial_bias(key, num_units, coupled, forget_bias, chrono, dtype):
 
 
 def _initial_norm(num_gates, num_units, dtype):
-    scale = jnp.ones(num_gates * num_units, dtype)
-    return LSTMNorm(scale, scale, jnp.ones(num_units, dtype), jnp.zeros(num_units, dtype))
+    return LSTMNorm(
+        jnp.ones(num_gates * num_units, dtype),
+        jnp.ones(num_gates * num_units, dtype),
+        jnp.ones(num_units, dtype),
+        jnp.zeros(num_units, dtype),
+    )
 
 
 def _peepholes(peephole, num_gates):

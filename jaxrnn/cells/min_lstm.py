@@ -60,10 +60,9 @@ def min_lstm(
         raise TypeError(f"activation must be a function, got {activation!r}.")
 
     def init(key, num_inputs):
-        bias = jnp.zeros((3, num_units), param_dtype).at[1].set(forget_bias)
         return MinLSTMParams(
             kernel=initializers.input_kernel(key, num_inputs, 3 * num_units, param_dtype),
-            bias=bias.reshape(-1),
+            bias=jnp.repeat(jnp.array([0.0, forget_bias, 0.0], param_dtype), num_units),
         )
 
     def project(params, x):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxrnn import checks
+from jaxrnn import checks, initializers
 from jaxrnn.hippo import diagonal_eigenvalues
 from jaxrnn.spectra import check_steps, log_steps
 from jaxrnn.state_space import bilinear, linear_cell, zero_order_hold
@@ -107,7 +107,7 @@ def s4d(
     def init(key, num_inputs):
         keys = jax.random.split(key, 4)
         shape = (num_inputs, len(start))
-        wide = jnp.promote_types(param_dtype, jnp.float32)
+        wide = initializers.draw_dtype(param_dtype)
         # A complex normal number of variance 1 has parts of variance 1/2.
         part = np.sqrt(0.5) if is_complex else 1.0
 

@@ -111,7 +111,7 @@ def s5(
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 4)
-        wide = jnp.promote_types(param_dtype, jnp.float32)
+        wide = initializers.draw_dtype(param_dtype)
         input_matrix = initializers.input_kernel(keys[0], num_inputs, num_states, wide)
         output_matrix = initializers.input_kernel(keys[1], num_states, num_units, wide)
         kernel, output_kernel = in_eigenvectors(vectors, input_matrix, output_matrix)

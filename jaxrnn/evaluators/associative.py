@@ -1,5 +1,6 @@
 """A linear cell over all steps at once."""
 
+import functools
 from typing import Any
 
 import jax
@@ -7,12 +8,14 @@ import jax.numpy as jnp
 
 from jaxrnn.boundary import project
 from jaxrnn.evaluators.sequential import sequential
-from jaxrnn.linear_scan import linear_scan
+from jaxrnn.linear_scan import METHODS, linear_scan
 from jaxrnn.types import Affine, Cell, Evaluator, Path, Rollout
 
 
+# One object for one choice: `unroll` compiles once for each evaluator it is given.
+@functools.lru_cache(maxsize=None, typed=True)
 def associative(method: str = "associative") -> Evaluator:
-    """Evaluates a linear cell through `linear_scan`: depth O(log T) instead of O(T).
+    """Evaluates a linear cell through `linear_scan`: depth O(log T) where its method is parallel.
 
         (aₜ, bₜ) = project(params, xₜ) for all t,  h = linear_scan(a, b),  yₜ = emit(params, hₜ, xₜ)
 
@@ -22,8 +25,11 @@ def associative(method: str = "associative") -> Evaluator:
         method: The method of `linear_scan`.
 
     Returns:
-        The evaluator. It raises TypeError, while tracing, for a cell whose `project` returns no
-        `Affine`; `newton` and `sequential` take such cells.
+        The evaluator; `info` names it and the method. It raises TypeError, while tracing, for a
+        cell whose `project` returns no `Affine`; `newton` and `sequential` take such cells.
+
+    Raises:
+        ValueError: `method` is none of `linear_scan`'s.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -36,6 +42,9 @@ def associative(method: str = "associative") -> Evaluator:
         >>> jr.unroll(halve, (), xs, evaluator=jr.associative()).outputs[:, 0]
         Array([1.  , 2.5 , 1.25], dtype=float32)
     """
+
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {tuple(METHODS)}, got {method!r}.")
 
     def evaluate(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
         z = project(cell, params, xs)
@@ -56,6 +65,8 @@ def associative(method: str = "associative") -> Evaluator:
 
         carries = jax.tree.map(solve, z.a, z.b, carry, cell.initial_carry(params))
         outputs = cell.emit(params, carries, xs)
-        return Rollout(jax.tree.map(lambda h: h[-1], carries), outputs, Path(method))
+        return Rollout(
+            jax.tree.map(lambda h: h[-1], carries), outputs, Path(f"associative ({method})")
+        )
 
     return evaluate

@@ -1,11 +1,15 @@
 """The evaluator that is used when none is named."""
 
+import functools
+
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.types import Evaluator
 
 
+# One object for one choice: `unroll` compiles once for each evaluator it is given.
+@functools.lru_cache(maxsize=None, typed=True)
 def auto() -> Evaluator:
-    """Chooses the evaluator: `sequential()` for every cell; `info` says which path ran.
+    """The evaluator that is used when none is named: `sequential()`.
 
     Returns:
         The evaluator.

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,22 @@ def sqrt_size(num_steps: int) -> int:
     return max(1, math.isqrt(max(num_steps - 1, 0)) + 1)
 
 
+class ChunkedInfo(NamedTuple):
+    """What the inner evaluator reported.
+
+    Attributes:
+        path: The evaluator's name.
+        chunks: The inner infos of the whole chunks, stacked `[T // size, ...]`.
+        rest: The inner info of the shorter last chunk, None when there is none.
+    """
+
+    path: Path
+    chunks: Any
+    rest: Any
+
+
+# One object for one choice: `unroll` compiles once for each evaluator it is given.
+@functools.lru_cache(maxsize=None, typed=True)
 def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Evaluator:
     """Runs `inner` on chunks of `size` steps and stores only the carry in front of each.
 
@@ -28,7 +45,7 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
         inner: The evaluator for one chunk; None is the plain scan.
 
     Returns:
-        The evaluator. Its `info` names the path; the inner one's is not kept.
+        The evaluator; `info` is a `ChunkedInfo`.
 
     Raises:
         TypeError: `size` is neither an int nor a function.
@@ -56,7 +73,7 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def run(params, carry, inputs):
             rollout = inner(cell, params, carry, *inputs)
-            return rollout.carry, rollout.outputs
+            return rollout.carry, (rollout.outputs, rollout.info)
 
         def chunks_of(leaf):
             return leaf[:whole].reshape(whole // steps, steps, *leaf.shape[1:])
@@ -65,12 +82,12 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
             return leaf.reshape(whole, *leaf.shape[2:])
 
         chunks = jax.tree.map(chunks_of, inputs)
-        carry, outputs = lax.scan(functools.partial(run, params), carry, chunks)
-        outputs = jax.tree.map(joined, outputs)
+        carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)
+        outputs, last_info = jax.tree.map(joined, outputs), None
         if whole < num_steps:
             rest = jax.tree.map(lambda leaf: leaf[whole:], inputs)
-            carry, last_outputs = run(params, carry, rest)
+            carry, (last_outputs, last_info) = run(params, carry, rest)
             outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last_outputs)
-        return Rollout(carry, outputs, Path("chunked"))
+        return Rollout(carry, outputs, ChunkedInfo(Path("chunked"), infos, last_info))
 
     return evaluate

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
-from jaxrnn.boundary import guarded, project
+from jaxrnn.boundary import guarded, project, varying_like
 from jaxrnn.dense_scan import dense_scan
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.linear_scan import linear_scan
@@ -41,6 +41,8 @@ class NewtonInfo(NamedTuple):
     converged: Any
 
 
+# One object for one choice: `unroll` compiles once for each evaluator it is given.
+@functools.lru_cache(maxsize=None, typed=True)
 def newton(
     tol: float | None = None,
     max_iterations: int | None = None,
@@ -60,7 +62,8 @@ def newton(
         tol: Largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
             100 times the rounding of its dtype.
         max_iterations: None is T, which always suffices in exact arithmetic.
-        jacobian: "full", `[N, N]` a step, or "diagonal", `[N]` a step and more iterations.
+        jacobian: Of the iterations: "full", `[N, N]` a step, or "diagonal", `[N]` a step and more
+            of them. A gradient takes the full one once, in either case.
         damping: None, or a share in [0, 1) by which J is shortened; the solution stays the same.
         fallback: An evaluator to use when the method has not converged, `sequential()` say; None
             reports it in `info` and returns the last guess.
@@ -70,7 +73,7 @@ def newton(
 
     Raises:
         TypeError: A count is no int, or (while tracing) a carry has leaves that are not real.
-        ValueError: A count is below 1, or `jacobian` is another word.
+        ValueError: A count is below 1, `jacobian` is another word, or `damping` not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -107,7 +110,7 @@ def newton(
         guess, _, iterations = lax.while_loop(
             lambda state: ~(state[1] <= largest) & (state[2] < limit),
             iterate,
-            (guess, jnp.full((), jnp.inf, guess.dtype), jnp.int32(0)),
+            (guess, *varying_like((jnp.full((), jnp.inf, guess.dtype), jnp.int32(0)), data)),
         )
         value = _image(step, data, _before(data.first, guess))
         carries = step.unpack(_at_solution(step, value, guess, frozen))

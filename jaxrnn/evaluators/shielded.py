@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.boundary import select, zero_unless
+from jaxrnn.boundary import select
 from jaxrnn.evaluators.sequential import sequential
+from jaxrnn.sequences.masks import zero_masked
 from jaxrnn.types import Evaluator
 
 
@@ -34,7 +35,7 @@ def shielded(inner: Evaluator) -> Evaluator:
         bad = ~jnp.isfinite(xs).all(axis=-1)
         bad = bad if mask is None else bad & mask
         bad_carry = _not_finite(carry, bad.ndim - 1)
-        xs, carry = zero_unless(~bad, xs), zero_unless(~bad_carry, carry)
+        xs, carry = zero_masked(~bad, xs), zero_masked(~bad_carry, carry)
         rollout = inner(cell, params, carry, xs, mask, reset)
         reached = _reached(bad, bad_carry, reset)
         return rollout._replace(

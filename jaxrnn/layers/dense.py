@@ -42,7 +42,7 @@ def dense(
         carry `()`. It raises ValueError, while tracing, when x has another width than the kernel.
 
     Raises:
-        TypeError: `num_outputs` is no int or `activation` no function.
+        TypeError: `num_outputs` is no int, `activation` no function or `use_bias` no bool.
         ValueError: `num_outputs` is below 1.
 
     Example:
@@ -52,6 +52,7 @@ def dense(
         Array([3.5, 6.5], dtype=float32)
     """
     checks.positive(num_outputs, "num_outputs")
+    checks.boolean(use_bias, "use_bias")
     if activation is not None and not callable(activation):
         raise TypeError(f"activation must be a function or None, got {activation!r}.")
 

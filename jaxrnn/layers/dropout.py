@@ -15,8 +15,8 @@ def dropout(rate: float, variational: bool = False) -> Layer:
 
     Srivastava et al. 2014, scaled while training so that E[y] = x. With `variational` one m serves
     a whole sequence (Gal and Ghahramani 2016, arXiv:1512.05287); it is drawn anew at every reset,
-    so packed sequences have masks of their own, and for every call of `unroll`, so chunks of one
-    stream have different ones.
+    so packed sequences have masks of their own. A call of `unroll` with another key draws another
+    one: chunks of one stream keep theirs only with the same key.
 
     Args:
         rate: The share of features that is dropped.
@@ -27,7 +27,7 @@ def dropout(rate: float, variational: bool = False) -> Layer:
         ValueError in a training step that got no key, and TypeError for x that is not floating.
 
     Raises:
-        TypeError: The rate is no float.
+        TypeError: The rate is no float, or `variational` no bool.
         ValueError: The rate is not in [0, 1).
 
     Example:
@@ -36,7 +36,8 @@ def dropout(rate: float, variational: bool = False) -> Layer:
         >>> sorted(set(ys.ravel().tolist()))
         [0.0, 2.0]
     """
-    checks.fraction(rate, "rate")
+    rate = checks.fraction(rate, "rate")
+    checks.boolean(variational, "variational")
 
     def draw(key, shape, reset):
         if not variational:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrnn import checks
+from jaxrnn import checks, initializers
 from jaxrnn.layers.stateless import stateless
 from jaxrnn.sequences.masks import concrete
 from jaxrnn.types import Layer
@@ -25,7 +25,8 @@ def embed(num_outputs: int, *, param_dtype: Any = jnp.float32) -> Layer:
     A token outside of the table has no vector and none is made up: `unroll` compiles, so it cannot
     see the values, and gives NaN for such a token, negative ones included (nothing wraps round or
     is clamped). Where the values can be seen (`jax.disable_jit()`, or the layer's own `unroll` on
-    concrete tokens) it raises ValueError. Masked tokens may be anything.
+    concrete tokens) it raises ValueError. Tokens masked in `unroll` may be
+    anything.
 
     Args:
         num_outputs: D.
@@ -49,8 +50,9 @@ def embed(num_outputs: int, *, param_dtype: Any = jnp.float32) -> Layer:
     checks.positive(num_outputs, "num_outputs")
 
     def init(key, vocabulary):
-        draw_dtype = jnp.promote_types(param_dtype, jnp.float32)
-        table = jax.random.normal(key, (vocabulary, num_outputs), draw_dtype)
+        checks.positive(vocabulary, "vocabulary")
+        shape = (vocabulary, num_outputs)
+        table = jax.random.normal(key, shape, initializers.draw_dtype(param_dtype))
         return EmbedParams(table.astype(param_dtype))
 
     def apply(params, tokens):

@@ -34,6 +34,7 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
         carry `()`. It raises ValueError, while tracing, when x has another width than the scale.
 
     Raises:
+        TypeError: `epsilon` is no float.
         ValueError: `epsilon` is not above 0.
 
     Example:
@@ -44,6 +45,8 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
         Array([[-1.,  1.],
                [ 0.,  0.]], dtype=float32)
     """
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        raise TypeError(f"epsilon must be a float, got {epsilon!r}.")
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
 

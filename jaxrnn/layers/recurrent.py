@@ -1,5 +1,6 @@
 """A cell as a layer."""
 
+from jaxrnn import checks
 from jaxrnn.boundary import in_reverse
 from jaxrnn.evaluators.auto import auto
 from jaxrnn.types import Cell, Evaluator, Layer
@@ -19,7 +20,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         The layer, `[T, *batch, D] -> [T, *batch, H]`.
 
     Raises:
-        TypeError: `cell` is not a Cell, or `evaluator` no function.
+        TypeError: `cell` is not a Cell, `evaluator` no function, or `reverse` no bool.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -28,8 +29,8 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         >>> jr.unroll(layer, params, jnp.ones((2, 5, 3))).outputs.shape
         (2, 5, 4)
     """
-    if not isinstance(cell, Cell):
-        raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
+    checks.is_cell(cell)
+    checks.boolean(reverse, "reverse")
     evaluate = auto() if evaluator is None else evaluator
     if not callable(evaluate):
         raise TypeError(f"evaluator must be an Evaluator, sequential() say, got {evaluate!r}.")

@@ -85,3 +85,9 @@ def test_a_wrong_width_raises(name):
     cell, params = make(name)
     with pytest.raises(ValueError, match="xs must have the width 4 of the kernel"):
         jr.unroll(cell, params, jnp.ones((3, 1)))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_parameters_are_real_and_floating(name):
+    with pytest.raises(TypeError, match="param_dtype must be real and floating, got .*int32"):
+        make(name, jnp.int32)

@@ -114,7 +114,11 @@ def test_a_wrong_chunk_raises(size):
 
 @pytest.mark.parametrize(
     ("evaluator", "path"),
-    [(None, "sequential"), (jr.sequential(), "sequential"), (jr.chunked(2), "chunked")],
+    [
+        (None, "sequential"),
+        (jr.sequential(), "sequential"),
+        (jr.sequential(checkpoint=2), "sequential in two levels"),
+    ],
 )
 def test_info_names_the_path(evaluator, path):
     cell = jr.elman(2)
