@@ -76,6 +76,9 @@ from jaxrnn.layers.mlstm import MLSTMParams as MLSTMParams
 from jaxrnn.layers.mlstm import mlstm as mlstm
 from jaxrnn.layers.recurrent import recurrent as recurrent
 from jaxrnn.layers.residual import residual as residual
+from jaxrnn.layers.s4 import S4Carry as S4Carry
+from jaxrnn.layers.s4 import S4Params as S4Params
+from jaxrnn.layers.s4 import s4 as s4
 from jaxrnn.layers.self_attention import KeyValue as KeyValue
 from jaxrnn.layers.self_attention import SelfAttentionParams as SelfAttentionParams
 from jaxrnn.layers.self_attention import self_attention as self_attention

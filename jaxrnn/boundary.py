@@ -77,7 +77,9 @@ def _varying_axes(leaf):
 
 
 def _vary(leaf, axes):
-    return lax.pcast(leaf, axes, to="varying") if hasattr(lax, "pcast") else lax.pvary(leaf, axes)
+    if hasattr(lax, "pcast"):
+        return lax.pcast(leaf, axes, to="varying")
+    return lax.pvary(leaf, axes)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
-from jaxrnn.boundary import project
+from jaxrnn.boundary import in_compute_dtype, project
 from jaxrnn.layers.pairs import by_head, layer_of_pairs, seen_steps, sums_between
 from jaxrnn.types import Cell, Layer, Path, Rollout
 
@@ -150,6 +150,7 @@ def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any) -> Any:
 
 def _read(params: MLSTMParams, x: Any, num_heads: int) -> Any:
     """The query `[..., num_heads, K]` and the output gate `[..., H]`."""
+    x = in_compute_dtype(params, x)
     q, o = jnp.split(x @ params.read_kernel + params.read_bias, 2, axis=-1)
     return q.reshape(*q.shape[:-1], num_heads, -1), jax.nn.sigmoid(o)
 
@@ -178,7 +179,7 @@ def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: An
     """All steps at once, as an evaluator; every exponent is at most 0."""
     z = project(cell, params, xs)
     q, o = _read(params, xs, carry.m.shape[-1])
-    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q.astype(z.k.dtype), z.k, z.v))
+    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
     i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
     seen, from_carry = seen_steps(mask, reset, xs.shape[0])
     # Where a real step wrote, or the memory started in this chunk, m is at least 0.
