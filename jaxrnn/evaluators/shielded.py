@@ -19,8 +19,8 @@ def shielded(inner: Evaluator) -> Evaluator:
 
     A product of matrices or a Fourier transform lets every step touch every other one, and
     0 · NaN is NaN: one bad step would spoil earlier steps and other sequences of its row. So bad
-    inputs and carries become zero, and NaN is put back where a loop over the steps would have it.
-    The derivative is cut there: it is that of the other steps.
+    inputs and carries become zero, and NaN is put back where a loop over the steps has it, into
+    all features of a step. The derivative is cut there: it is that of the other steps.
 
     Args:
         inner: The evaluator to protect.
