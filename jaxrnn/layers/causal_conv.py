@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks
+from jaxrnn.boundary import in_compute_dtype
 from jaxrnn.layers.window import Window, empty_window, through_window
 from jaxrnn.sequences.masks import zero_masked
 from jaxrnn.spectra import open_uniform
@@ -98,13 +99,12 @@ def convolve(
     params: CausalConvParams, window: Window, xs: Any, mask: Any, reset: Any
 ) -> tuple[Window, Any]:
     """The convolution with its window, time first, in promote(params, float32)."""
-    dtype = checks.compute_dtype(params)
-    kernel = params.kernel.astype(dtype)
+    kernel, bias = in_compute_dtype(params, params)
 
     def read(steps, sequence, own):
         del own
         num_steps = len(steps) - len(kernel) + 1
-        ys = jnp.zeros((), dtype) if params.bias is None else params.bias.astype(dtype)
+        ys = jnp.zeros((), steps.dtype) if bias is None else bias
         for place, weights in enumerate(kernel):
             span = slice(place, place + num_steps)
             # Selected before it multiplies: what stands in another sequence may be NaN.
@@ -112,4 +112,4 @@ def convolve(
             ys = ys + zero_masked(same, steps[span]) * weights
         return ys
 
-    return through_window(read, window, xs.astype(dtype), mask, reset)
+    return through_window(read, window, in_compute_dtype(params, xs), mask, reset)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
+from jaxrnn.boundary import in_compute_dtype
 from jaxrnn.cells.s6 import s6
 from jaxrnn.evaluators.associative import associative
 from jaxrnn.evaluators.chunked import chunked, sqrt_size
@@ -59,7 +60,7 @@ def mamba(
         dt_rank: Of the projection that makes Δ; None is ⌈D/16⌉.
         discretization: Of `s6`, "euler" as in the paper's code or "zoh".
         evaluator: How the recurrence is evaluated; None is chunks of √T.
-        param_dtype: Of the parameters. Everything runs in promote(x, params, float32).
+        param_dtype: Of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `MambaCarry(conv, ssm)` with H (conv_width-1) and
@@ -103,7 +104,7 @@ def mamba(
 
     def unroll(params, carry, xs, mask, reset, key):
         del key
-        xs = xs.astype(jnp.promote_types(xs.dtype, checks.compute_dtype(params)))
+        xs = in_compute_dtype(params, xs)
         u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
         window, u = causal_conv.convolve(params.conv, carry.conv, u, mask, reset)
         rollout = evaluator(cell, params.ssm, carry.ssm, jax.nn.silu(u), mask, reset)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks, initializers
+from jaxrnn.boundary import in_compute_dtype
 from jaxrnn.cells.s6 import softplus_bias
 from jaxrnn.layers import causal_conv
 from jaxrnn.layers.pairs import by_head, layer_of_pairs, seen_steps, sums_between
@@ -93,7 +94,7 @@ def mamba2(
         expansion: H = expansion * D.
         conv_width: Of the convolution, in real steps of the sequence.
         chunk_size: Steps of a chunk; 1 is the recurrent form and None the dual one.
-        param_dtype: Of the parameters. Everything runs in promote(x, params, float32).
+        param_dtype: Of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `Mamba2Carry(conv, ssm)` with
@@ -136,7 +137,7 @@ def mamba2(
         )
 
     def unroll(params, carry, xs, mask, reset, key):
-        xs = xs.astype(jnp.promote_types(xs.dtype, checks.compute_dtype(params)))
+        xs = in_compute_dtype(params, xs)
         num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
         blocks = [num_units, num_units + num_mixed]
         z, v, delta = jnp.split(xs @ params.kernel, blocks, axis=-1)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
-from jaxrnn.boundary import select
+from jaxrnn.boundary import in_compute_dtype, select
 from jaxrnn.layers.window import empty_window, through_window
 from jaxrnn.types import Layer, Rollout
 
@@ -53,7 +53,7 @@ def self_attention(
         window: How many real steps a step sees, itself counted.
         head_width: K, even; None is D / num_heads.
         rotary_base: Above 0; the larger, the slower the last features turn.
-        param_dtype: Of the parameters. Scores and sums run in promote(params, float32).
+        param_dtype: Of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `Window(KeyValue(k, v), count)` with the k and v of
@@ -95,7 +95,7 @@ def self_attention(
 
     def unroll(params, carry, xs, mask, reset, key):
         del key
-        z = (xs @ params.kernel).astype(checks.compute_dtype(params))
+        z = in_compute_dtype(params, xs) @ params.kernel
         num_units = params.output_kernel.shape[0]
         shape = (*xs.shape[:-1], num_heads, num_units // num_heads)
         q, k, v = (part.reshape(shape) for part in jnp.split(z, 3, axis=-1))

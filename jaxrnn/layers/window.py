@@ -69,7 +69,6 @@ def through_window(
     Returns:
         The window behind the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
     """
-    num_batch_axes = window.count.ndim
     num_steps = jax.tree.leaves(xs)[0].shape[0]
     shape = (num_steps, *window.count.shape)
     sequence = jnp.zeros(shape, jnp.int32) if reset is None else jnp.cumsum(reset, 0, jnp.int32)
@@ -78,27 +77,41 @@ def through_window(
         # A stable sort: False stands before True.
         order = jnp.argsort(~mask, axis=0, stable=True)
         xs, own, sequence = _take((xs, own, jnp.where(mask, sequence, -1)), order)
-
-    carried = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, num_batch_axes, 0), window.steps)
-    size = jax.tree.leaves(carried)[0].shape[0]
-    places = jnp.arange(size).reshape(-1, *[1] * num_batch_axes)
-    carried_sequence = jnp.where(places >= size - window.count, 0, -1)
     steps, sequence = jax.tree.map(
-        lambda *parts: jnp.concatenate(parts), (carried, carried_sequence), (xs, sequence)
+        lambda *parts: jnp.concatenate(parts), _time_first(window), (xs, sequence)
     )
     ys = read(steps, sequence, own)
     if mask is None:
-        kept, kept_sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (steps, sequence))
+        steps, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (steps, sequence))
     else:
-        kept, kept_sequence = _take((steps, sequence), places + mask.sum(0))
+        steps, sequence = _take((steps, sequence), _places(window) + mask.sum(0))
         rank = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
         ys = zero_masked(mask, _take(ys, rank))
-    return _window(kept, kept_sequence == last, num_batch_axes), ys
+    return _window(steps, sequence, last), ys
 
 
-def _window(steps: Any, valid: Any, num_batch_axes: int) -> Window:
-    steps = zero_masked(valid, steps)
-    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), steps)
+def _places(window: Window) -> Any:
+    """The places 0 ... W-1, `[W, 1, ...]` with an axis of 1 for each batch axis."""
+    num_batch_axes = window.count.ndim
+    size = jax.tree.leaves(window.steps)[0].shape[num_batch_axes]
+    return jnp.arange(size).reshape(-1, *[1] * num_batch_axes)
+
+
+def _time_first(window: Window) -> tuple[Any, Any]:
+    """The carried steps, and the number of their sequence: 0, as no reset of this call is older."""
+    places = _places(window)
+    sequence = jnp.where(places >= len(places) - window.count, 0, -1)
+    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, window.count.ndim, 0), window.steps)
+    return steps, sequence
+
+
+def _window(steps: Any, sequence: Any, last: Any) -> Window:
+    """The window of W steps, of which those of the last sequence stay."""
+    valid = sequence == last
+    num_batch_axes = valid.ndim - 1
+    steps = jax.tree.map(
+        lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), zero_masked(valid, steps)
+    )
     return Window(steps, valid.sum(0, dtype=jnp.int32))
 
 

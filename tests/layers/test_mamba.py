@@ -65,7 +65,6 @@ def test_any_evaluator_gives_the_same(x64):
         layer, *_ = make(evaluator=evaluator)
         got = jr.unroll(layer, params, xs, mask=mask, reset=reset)
         np.testing.assert_allclose(got.outputs, want.outputs, rtol=1e-11, atol=1e-14)
-    assert (want.info.evaluator, got.info.evaluator) == ("chunked", "associative")
 
 
 def test_zero_order_hold_is_another_function(x64):
