@@ -133,6 +133,9 @@ def _tangent_solve(method, a, b, fresh):
     def transpose_solve(_, cotangent):
         after = None if fresh is None else flip_reset(fresh)
         coefficients = jnp.roll(flip(a), 1, axis=0)
+        if a.shape[0] == b.shape[0]:
+            # Nothing comes before the first step; what was rolled there may be NaN.
+            coefficients = coefficients.at[0].set(0)
         return flip(METHODS[method](coefficients, flip(cotangent), after))
 
     return lax.custom_linear_solve(residual, b, solve, transpose_solve)

@@ -197,6 +197,13 @@ def test_a_reset_stops_what_is_not_finite(x64, method, bad):
     assert jnp.isfinite(jax.grad(lambda a: (before(a, late) ** 2).sum())(a)[:, :3]).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_first_coefficient_that_is_nan_reaches_no_later_cotangent(x64, method):
+    a, reset = jnp.array([[jnp.nan], [0.5], [0.5]]), jnp.array([0, 0, 1])
+    gradient = jax.grad(lambda b: linear_scan(a, b, reset=reset, method=method)[2, 0])
+    assert gradient(jnp.ones((3, 1)))[2, 0] == 1
+
+
 def test_time_on_any_axis(x64):
     a, b, h0, initial, mask, reset = data(7, jnp.float64)
     want = linear_scan(a, b, h0, mask=mask, reset=reset, initial=initial)
