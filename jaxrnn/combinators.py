@@ -121,7 +121,9 @@ def learned_initial_carry(cell: Cell) -> Cell:
         return LearnedInitialCarryParams(params, cell.initial_carry(params))
 
     def initial_carry(params, batch_shape=()):
-        return broadcast_carry(in_compute_dtype(params, params.initial_carry), batch_shape)
+        carry = in_compute_dtype(params, params.initial_carry)
+        # A copy: a carry that shared its buffer with the parameter could not be donated.
+        return broadcast_carry(jax.tree.map(jnp.copy, carry), batch_shape)
 
     def on_inner(function):
         return lambda params, *args: function(params.cell, *args)

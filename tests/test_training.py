@@ -257,3 +257,18 @@ def test_labels_drive_multi_transform():
     old, new = state.params, new_state.params
     assert (new.recurrent_kernel == old.recurrent_kernel).all()
     assert (new.kernel != old.kernel).any()
+
+
+@pytest.mark.parametrize("make", [jr.gru, lambda size: jr.lstm(size, layer_norm=True)])
+def test_a_state_and_a_learned_carry_can_be_donated(make):
+    cell, optimizer = jr.learned_initial_carry(make(NUM_UNITS)), optax.sgd(0.1)
+
+    def loss_fn(params, carry, xs, key):
+        rollout = jr.unroll(cell, params, xs, carry=carry, key=key)
+        return (rollout.outputs**2).mean(), (rollout.carry, {})
+
+    step = jax.jit(jr.make_tbptt_step(loss_fn, optimizer), donate_argnums=(0, 1))
+    state = start(cell, optimizer)
+    xs = jnp.ones((4, NUM_INPUTS))
+    state, carry, _ = step(state, cell.initial_carry(state.params), xs)
+    assert int(step(state, carry, xs)[0].step) == 2

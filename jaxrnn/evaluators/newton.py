@@ -92,7 +92,7 @@ def newton(
 
     def evaluate(cell, params, carry, xs, mask, reset):
         num_steps = jax.tree.leaves(xs)[0].shape[0]
-        if num_steps == 0:
+        if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, xs))):
             return sequential()(cell, params, carry, xs, mask, reset)
         step, data = _problem(cell, params, carry, xs, mask, reset)
         frozen = lax.stop_gradient(data)
@@ -179,8 +179,18 @@ def _problem(cell, params, carry, xs, mask, reset):
     first = pack(carry)
     num_steps = jax.tree.leaves(xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if reset is None else reset
-    inputs = (project(cell, params, xs), mask, reset)
+    inputs = (_with_leading(cell, params, xs, fresh.shape), mask, reset)
     return _Step(advance, pack, unpack), _Data(params, first, inputs, fresh.at[0].set(True))
+
+
+def _with_leading(cell, params, xs, leading):
+    """z for every step and row, also where a linear cell's coefficients change with neither."""
+    z = project(cell, params, xs)
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[len(leading) :], leaf.dtype), xs
+    )
+    like = jax.eval_shape(lambda x: project(cell, params, x), one)
+    return jax.tree.map(lambda leaf, want: jnp.broadcast_to(leaf, (*leading, *want.shape)), z, like)
 
 
 def _before(first, guess):

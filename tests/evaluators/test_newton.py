@@ -140,3 +140,15 @@ def test_a_carry_that_is_not_real_raises():
     )
     with pytest.raises(TypeError, match="carry of real floating arrays"):
         jr.unroll(cell, (), jnp.ones((3, 1)), evaluator=jr.newton())
+
+
+def test_an_empty_batch_and_a_coefficient_that_never_changes(x64):
+    cell = jr.gru(H)
+    params = cell.init(jax.random.key(0), D)
+    empty = jr.unroll(cell, params, jnp.zeros((0, 5, D)), evaluator=jr.newton())
+    assert empty.outputs.shape == (0, 5, H)
+    smooth = jr.ema(0.5)
+    params = smooth.init(jax.random.key(0), D)
+    xs = jax.random.normal(jax.random.key(1), (2, T, D), jnp.float32)
+    got = jr.unroll(smooth, params, xs, evaluator=jr.newton())
+    np.testing.assert_allclose(got.outputs, jr.unroll(smooth, params, xs).outputs, rtol=1e-5)
