@@ -52,6 +52,7 @@ from jaxrnn.layers.block import classifier as classifier
 from jaxrnn.layers.block import language_model as language_model
 from jaxrnn.layers.causal_conv import CausalConvParams as CausalConvParams
 from jaxrnn.layers.causal_conv import causal_conv as causal_conv
+from jaxrnn.layers.convolutional import convolutional as convolutional
 from jaxrnn.layers.dense import DenseParams as DenseParams
 from jaxrnn.layers.dense import dense as dense
 from jaxrnn.layers.dropout import dropout as dropout
