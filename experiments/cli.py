@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 EXPERIMENTS = {
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+    "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
 }
 EXTRAS = ("aeon", "matplotlib", "rich", "tyro")
 
