@@ -39,6 +39,10 @@ from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm
 from jaxrnn.combinators import learned_initial_carry as learned_initial_carry
 from jaxrnn.combinators import simple_cell as simple_cell
+from jaxrnn.diagnostics.jacobians import carry_jacobians as carry_jacobians
+from jaxrnn.diagnostics.jacobians import spectral_radius as spectral_radius
+from jaxrnn.diagnostics.lyapunov import lyapunov_exponents as lyapunov_exponents
+from jaxrnn.diagnostics.spectrum import jacobian_spectrum as jacobian_spectrum
 from jaxrnn.evaluators.associative import associative as associative
 from jaxrnn.evaluators.auto import auto as auto
 from jaxrnn.evaluators.chunked import chunked as chunked

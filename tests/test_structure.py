@@ -22,6 +22,7 @@ RANKS = [
     ({"layers"}, True),
     ({"unroll"}, False),
     ({"training", "testing"}, False),
+    ({"diagnostics"}, True),
 ]
 ALLOWED_PACKAGES = {"jaxrnn", "jax", "optax", "numpy"}
 # These see arrays and functions, never cells.

@@ -1,0 +1,92 @@
+"""How a diagnostic looks inside a run: as a layer, so that `unroll` makes every check once."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.evaluators.scan import scan
+from jaxrnn.layers.recurrent import as_layer, recurrent
+from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.unroll import unroll
+
+
+class Run(NamedTuple):
+    """What an observer is given, time first, checked, masked inputs zero.
+
+    Attributes:
+        layer: The layer, or the cell as one that is evaluated step after step.
+        params: Its parameters.
+        carry: The carry to start from.
+        xs: `[T, *batch, D]`.
+        mask: None or bool `[T, *batch]`.
+        reset: None or bool `[T, *batch]`.
+    """
+
+    layer: Layer
+    params: Any
+    carry: Any
+    xs: Any
+    mask: Any
+    reset: Any
+
+
+Observer = Callable[..., Any]
+"""`(run, *options) -> tree`."""
+
+
+def watch(
+    cell_or_layer: Cell | Layer,
+    params: Any,
+    xs: Any,
+    observer: Observer,
+    *options: Any,
+    carry: Any = None,
+    mask: Any = None,
+    reset: Any = None,
+    time_major: bool = False,
+) -> Any:
+    """What `observer(run, *options)` returns for the sequences; options are hashable."""
+    if not getattr(cell_or_layer, "causal", True):
+        raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
+    layer = _watched(cell_or_layer, observer, options)
+    return unroll(
+        layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major
+    ).info
+
+
+def each_step(advance: Callable[..., Any], state: Any, run: Run) -> tuple[Any, Any]:
+    """`lax.scan` of `advance(state, inputs) -> (state, outputs)`, inputs `(x, mask, reset)`."""
+    return jax.lax.scan(advance, state, (run.xs, run.mask, run.reset))
+
+
+def time_back(tree: Any, num_trailing_axes: int, time_major: bool) -> Any:
+    """Puts time back in front of the last `num_trailing_axes` axes, unless it is to stay first."""
+    if time_major:
+        return tree
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1 - num_trailing_axes), tree)
+
+
+def _watched(cell_or_layer, observer, options):
+    try:
+        hash(cell_or_layer)
+    except TypeError:  # A record with a dict of `num_feature_axes`.
+        return _watching(cell_or_layer, observer, options)
+    return _cached(cell_or_layer, observer, options)
+
+
+def _watching(cell_or_layer, observer, options):
+    plain = isinstance(cell_or_layer, Cell)
+    layer = recurrent(cell_or_layer, scan(1)) if plain else as_layer(cell_or_layer)
+
+    def observe(params, carry, xs, mask, reset, key):
+        del key
+        return Rollout(carry, (), observer(Run(layer, params, carry, xs, mask, reset), *options))
+
+    return layer._replace(unroll=observe)
+
+
+# The same layer for the same question: `unroll` compiles once for each layer it is given.
+_cached = functools.lru_cache(maxsize=256)(_watching)
