@@ -1,17 +1,23 @@
 """Step after step with `lax.scan`: the evaluator that every other one must agree with."""
 
-import functools
 from typing import Literal
 
 from jaxrnn import checks
 from jaxrnn.evaluators.chunked import chunked, sqrt_size
+from jaxrnn.evaluators.one_object import one_object
+from jaxrnn.evaluators.reverse_rule import reverse_rule
 from jaxrnn.evaluators.scan import scan
 from jaxrnn.types import Evaluator, Path
 
+_DERIVATIVES = {"auto": reverse_rule, "autodiff": scan}
 
-# One object for one choice: `unroll` compiles once for each evaluator it is given.
-@functools.lru_cache(maxsize=None, typed=True)
-def sequential(scan_unroll: int = 1, checkpoint: int | Literal["sqrt"] | None = None) -> Evaluator:
+
+@one_object
+def sequential(
+    scan_unroll: int = 1,
+    checkpoint: int | Literal["sqrt"] | None = None,
+    derivative: Literal["auto", "autodiff"] = "auto",
+) -> Evaluator:
     """Evaluates a cell step after step.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
@@ -20,16 +26,23 @@ def sequential(scan_unroll: int = 1, checkpoint: int | Literal["sqrt"] | None = 
     has two levels; only the carry in front of each chunk is stored and a chunk is run again when
     its gradient is needed: memory O(T / K + K) for chunks of K steps, for one more forward pass.
 
+    A cell with a `split` has its own reverse rule: the backward scan makes cotangents alone, and
+    the weights get their gradients from all steps at once. Forward mode (`jax.jvp`, `jacfwd`,
+    `linearize`) cannot pass such a rule, and JAX raises a TypeError that speaks of custom_vjp;
+    `derivative="autodiff"` is the plain scan and has every derivative. Second derivatives work
+    either way: `jax.grad` of `jax.grad`, and `jax.hessian`.
+
     Args:
         scan_unroll: How many steps `lax.scan` unrolls. More compiles much slower.
         checkpoint: None, a number of steps K, or "sqrt" for K = ⌈√T⌉.
+        derivative: "auto", the reverse rule where the cell has a `split`, or "autodiff".
 
     Returns:
         The evaluator.
 
     Raises:
         TypeError: `scan_unroll` is no int, or `checkpoint` neither None, an int nor "sqrt".
-        ValueError: A count is below 1.
+        ValueError: A count is below 1, or `derivative` is another word.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -43,7 +56,9 @@ def sequential(scan_unroll: int = 1, checkpoint: int | Literal["sqrt"] | None = 
     if checkpoint is not None and checkpoint != "sqrt":
         checks.positive(checkpoint, "checkpoint")
 
-    evaluate = scan(scan_unroll)
+    if derivative not in _DERIVATIVES:
+        raise ValueError(f"derivative must be one of {tuple(_DERIVATIVES)}, got {derivative!r}.")
+    evaluate = _DERIVATIVES[derivative](scan_unroll)
     if checkpoint is None:
         return evaluate
     two_levels = chunked(sqrt_size if checkpoint == "sqrt" else checkpoint, evaluate)

@@ -1,0 +1,278 @@
+"""The reverse rule of cells with a split against plain autodiff, which is the oracle."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import jaxrnn as jr
+
+T, D, H = 6, 2, 3
+AUTODIFF = jr.sequential(derivative="autodiff")
+
+# Padding behind, in front, between, everywhere and nowhere.
+MASK = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0] * 6, [1] * 6]) > 0
+RESET = np.array([[0, 0, 1, 0, 0, 0], [1, 0, 0, 0, 1, 0], [0, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0]])
+RESET = np.concatenate([RESET, np.zeros((1, 6))]) > 0
+FLAGS = {"mask": MASK, "reset": RESET}
+
+
+def tokens():
+    """x is an int; the rows of `kernel` are its vectors."""
+    elman = jr.elman(H)
+    return elman._replace(project=lambda params, x: params.kernel[x], num_feature_axes=0)
+
+
+CELLS = {
+    "elman": lambda: jr.elman(H),
+    "elman of ints": tokens,
+    "lstm": lambda: jr.lstm(H),
+    "lstm peephole": lambda: jr.lstm(H, peephole=True),
+    "lstm layer norm": lambda: jr.lstm(H, layer_norm=True),
+    "lstm coupled": lambda: jr.lstm(H, coupled=True),
+    "lstm of all": lambda: jr.lstm(H, coupled=True, layer_norm=True, peephole=True),
+    "gru": lambda: jr.gru(H),
+    "gru before": lambda: jr.gru(H, reset_after=False),
+    "mgu": lambda: jr.mgu(H),
+    "slstm": lambda: jr.slstm(H),
+    "learned lstm": lambda: jr.learned_initial_carry(jr.lstm(H)),
+    "zoneout gru": lambda: jr.zoneout(jr.gru(H), 0.3),
+    "wrapped lstm": lambda: jr.learned_initial_carry(
+        jr.zoneout(jr.recurrent_dropout(jr.lstm(H, peephole=True), 0.3), 0.2)
+    ),
+}
+
+
+def arguments(cell):
+    """Params without zeros, a carry that no initial one is, and inputs, in float64."""
+    generator = np.random.default_rng(0)
+
+    def draw(leaf):
+        return 0.5 * generator.standard_normal(leaf.shape)
+
+    params = jax.tree.map(draw, cell.init(jax.random.key(0), D))
+    carry = jax.tree.map(draw, cell.initial_carry(params, MASK.shape[:1]))
+    ints = cell.num_feature_axes == 0
+    xs = (
+        generator.integers(0, D, MASK.shape)
+        if ints
+        else generator.standard_normal((*MASK.shape, D))
+    )
+    return params, carry, xs
+
+
+def value_and_gradient(cell, evaluator, **options):
+    """Outputs, the last carry, and the gradients of params, carry and xs."""
+
+    def loss(params, carry, xs):
+        rollout = jr.unroll(cell, params, xs, carry=carry, evaluator=evaluator, **options)
+        of_carry = sum(jnp.sum(leaf**3) for leaf in jax.tree.leaves(rollout.carry))
+        return jnp.sin(rollout.outputs).sum() + of_carry, rollout[:2]
+
+    gradient = jax.value_and_grad(loss, (0, 1, 2), has_aux=True, allow_int=True)
+    return jax.jit(gradient)(*arguments(cell))
+
+
+def assert_same(got, want, rtol=1e-12):
+    for (path, leaf), wanted in zip(
+        jax.tree_util.tree_flatten_with_path(got)[0], jax.tree.leaves(want), strict=True
+    ):
+        if leaf.dtype != jax.dtypes.float0:
+            scale = np.abs(wanted).max(initial=0.0)
+            name = jax.tree_util.keystr(path)
+            np.testing.assert_allclose(leaf, wanted, rtol, rtol * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_equals_autodiff(name, x64):
+    cell = CELLS[name]()
+    options = FLAGS | {"key": None if cell.prepare is None else jax.random.key(1)}
+    want = value_and_gradient(cell, AUTODIFF, **options)
+    assert_same(value_and_gradient(cell, jr.sequential(), **options), want)
+
+
+@functools.cache
+def lstm_gradient(evaluator, flags=(), reverse=False):
+    options = {name: FLAGS[name] for name in flags}
+    cell = jr.learned_initial_carry(jr.lstm(H, param_dtype=jnp.float64))
+    return value_and_gradient(cell, evaluator, reverse=reverse, **options)
+
+
+@pytest.mark.parametrize("flags", [(), ("mask",), ("reset",)], ids=str)
+def test_equals_autodiff_without_some_flags(flags, x64):
+    assert_same(lstm_gradient(jr.sequential(), flags), lstm_gradient(AUTODIFF, flags))
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        jr.sequential(checkpoint=4),
+        jr.sequential(scan_unroll=4),
+        jr.chunked(5, jr.sequential()),
+    ],
+    ids=["two levels", "unrolled", "chunked"],
+)
+def test_equals_autodiff_inside_other_evaluators(evaluator, x64):
+    want = lstm_gradient(AUTODIFF, ("mask", "reset"), reverse=True)
+    assert_same(lstm_gradient(evaluator, ("mask", "reset"), reverse=True), want)
+
+
+def summed(cell, evaluator, **options):
+    """`(params, xs) -> loss`, of the outputs."""
+
+    def loss(params, xs):
+        rollout = jr.unroll(cell, params, xs, evaluator=evaluator, **options)
+        return jnp.sin(rollout.outputs).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize("name", ["lstm peephole", "gru"])
+def test_second_derivatives(name, x64):
+    """Reverse over reverse and forward over reverse, along one direction."""
+    cell = CELLS[name]()
+    params, _, xs = arguments(cell)
+    direction = jax.tree.map(jnp.cos, params)
+
+    def products(evaluator):
+        gradient = jax.grad(summed(cell, evaluator, **FLAGS))
+
+        def slope(params):
+            parts = jax.tree.map(jnp.vdot, gradient(params, xs), direction)
+            return sum(jax.tree.leaves(parts))
+
+        forward = jax.jvp(lambda params: gradient(params, xs), (params,), (direction,))[1]
+        return jax.grad(slope)(params), forward
+
+    got, want = (jax.jit(products, static_argnums=0)(e) for e in (jr.sequential(), AUTODIFF))
+    assert_same(got, want, rtol=1e-11)
+    assert_same(got[0], got[1], rtol=1e-11)
+
+
+def test_forward_mode_is_refused_and_autodiff_has_it(x64):
+    cell = CELLS["lstm"]()
+    params, _, xs = arguments(cell)
+
+    def forward(evaluator):
+        loss = functools.partial(summed(cell, evaluator), params)
+        return jax.jit(lambda xs: jax.jvp(loss, (xs,), (jnp.ones_like(xs),))[1])(xs)
+
+    with pytest.raises(TypeError, match="forward-mode.*custom_vjp"):
+        forward(jr.sequential())
+    backward = jax.jit(jax.grad(summed(cell, jr.sequential()), 1))(params, xs).sum()
+    np.testing.assert_allclose(forward(AUTODIFF), backward, rtol=1e-12)
+
+
+def test_a_cell_without_split_gets_autodiff(x64):
+    cell = jr.elman(H)._replace(split=None)
+    params, _, xs = arguments(cell)
+    loss = functools.partial(summed(cell, jr.sequential()), params)
+    forward = jax.jit(lambda xs: jax.jvp(loss, (xs,), (jnp.ones_like(xs),))[1])(xs)
+    assert np.isfinite(forward)
+
+
+def test_nan_in_padding_and_before_a_reset_reaches_no_other_cotangent(x64):
+    cell = CELLS["gru"]()
+    params, _, xs = arguments(cell)
+    gradient = jax.jit(jax.grad(summed(cell, jr.sequential(), **FLAGS), (0, 1)))
+    clean, clean_xs = gradient(params, xs)
+    padded = np.where(MASK[..., None], xs, np.nan)
+    assert_same(gradient(params, padded), (clean, clean_xs), rtol=0)
+    real = xs.copy()
+    real[0, 0] = np.nan
+    dirty = np.array(gradient(params, real)[1])
+    assert np.isnan(dirty[0, :2]).any()
+    dirty[0, :2] = clean_xs[0, :2]
+    assert_same(dirty, clean_xs, rtol=0)
+
+
+def test_vmap_over_params_and_rows(x64):
+    cell = CELLS["lstm"]()
+    params, _, xs = arguments(cell)
+    many = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), params)
+
+    def mapped(evaluator):
+        gradient = jax.grad(summed(cell, evaluator), (0, 1))
+        return jax.jit(jax.vmap(gradient))(many, xs[:2])
+
+    assert_same(mapped(jr.sequential()), mapped(AUTODIFF))
+
+
+def test_devices_share_the_params_of_a_sharded_batch(x64):
+    cell = CELLS["learned lstm"]()
+    params, _, xs = arguments(cell)
+    mesh = jax.make_mesh((1,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = PartitionSpec("batch")
+
+    def loss(params, xs, mask, reset):
+        rollout = jr.unroll(cell, params, xs, mask=mask, reset=reset)
+        return jax.lax.psum(jnp.sin(rollout.outputs).sum(), "batch")
+
+    sharded = jax.shard_map(
+        loss, mesh=mesh, in_specs=(PartitionSpec(), rows, rows, rows), out_specs=PartitionSpec()
+    )
+    got = jax.jit(jax.grad(sharded, (0, 1)))(params, xs, MASK, RESET)
+    want = jax.jit(jax.grad(summed(cell, AUTODIFF, **FLAGS), (0, 1)))(params, xs)
+    assert_same(got, want)
+
+
+def test_half_precision_sums_weight_gradients_in_float32():
+    """256 equal steps: a sum in bfloat16 stops growing at 256 times its smallest bit."""
+    cell = jr.elman(1, lambda u: u, param_dtype=jnp.bfloat16)
+    params = jr.ElmanParams(*(jnp.zeros(shape, jnp.bfloat16) for shape in ((1, 1), (1, 1), (1,))))
+    xs = jnp.ones((1000, 1), jnp.bfloat16)
+    gradient = jax.grad(lambda params: jr.unroll(cell, params, xs).outputs.sum())(params)
+    assert {leaf.dtype for leaf in gradient} == {jnp.dtype(jnp.bfloat16)}
+    np.testing.assert_allclose(float(gradient.kernel[0, 0]), 1000, rtol=2**-8)
+
+
+def scans(jaxpr):
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["jaxpr"].jaxpr
+        for parameter in equation.params.values():
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from scans(inner)
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru", "mgu"])
+def test_no_step_makes_a_matrix_of_the_size_of_the_weights(name, x64):
+    cell = CELLS[name]()
+    params, _, xs = arguments(cell)
+    sizes = {leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2}
+
+    def made(evaluator):
+        program = jax.make_jaxpr(jax.grad(summed(cell, evaluator, **FLAGS)))(params, xs)
+        sums = {"add_any", "dot_general"}
+        return {
+            equation.outvars[0].aval.shape
+            for body in scans(program.jaxpr)
+            for equation in body.eqns
+            if equation.primitive.name in sums
+        } & sizes
+
+    assert made(AUTODIFF) == sizes
+    assert not made(jr.sequential())
+
+
+def test_a_cell_that_closes_over_what_is_differentiated_gets_autodiff(x64):
+    xs = np.ones((2, 2))
+
+    def last(slope):
+        cell = jr.elman(1, lambda u: slope * u)
+        params = jr.ElmanParams(jnp.ones((2, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
+        return jr.unroll(cell, params, xs).outputs[-1, 0]
+
+    # h₁ = 2s, h₂ = s (2 + s).
+    np.testing.assert_allclose(jax.grad(last)(3.0), 2 + 2 * 3.0, rtol=1e-12)
+
+
+def test_a_wrong_derivative_raises():
+    options: dict[str, Any] = {"derivative": "jvp"}
+    with pytest.raises(ValueError, match="derivative must be one of .*'autodiff'.*got 'jvp'"):
+        jr.sequential(**options)
