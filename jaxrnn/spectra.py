@@ -79,6 +79,20 @@ def log_steps(
     return (low + (high - low) * open_uniform(key, shape, dtype)).astype(dtype)
 
 
+def softplus_bias(key: Any, num_units: int, dtype: Any = jnp.float32) -> Any:
+    """Biases b whose steps softplus(b) are log-uniform in 0.001 ... 0.1, `[num_units]`.
+
+    Where the steps of Mamba start (arXiv:2312.00752); b = log(exp(Δ) - 1) without overflow.
+    """
+    steps = jnp.exp(log_steps(key, (num_units,), 1e-3, 1e-1, draw_dtype(dtype)))
+    return (steps + jnp.log(-jnp.expm1(-steps))).astype(dtype)
+
+
+def log_rates(key: Any, num_units: int, dtype: Any = jnp.float32) -> Any:
+    """Logarithms of rates from U(1, 16), `[num_units]`: where the heads of Mamba-2 start."""
+    return jnp.log(1 + 15 * open_uniform(key, (num_units,), dtype)).astype(dtype)
+
+
 def check_steps(step_min: float, step_max: float) -> None:
     """Raises unless 0 < step_min <= step_max."""
     if not 0 < step_min <= step_max:

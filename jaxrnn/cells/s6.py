@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks, initializers
-from jaxrnn.spectra import open_uniform
+from jaxrnn.spectra import open_uniform, softplus_bias
 from jaxrnn.state_space import linear_cell, relative_expm1
 from jaxrnn.types import Cell
 
@@ -109,9 +109,3 @@ def s6(
 def _blocks(params: S6Params, x: Any) -> list[Any]:
     rank, state_size = params.dt_kernel.shape[0], params.a_log.shape[1]
     return jnp.split(x @ params.kernel, [rank, rank + state_size], axis=-1)
-
-
-def softplus_bias(key: Any, num_units: int, dtype: Any) -> Any:
-    """b with softplus(b) = exp(U(log 0.001, log 0.1)), `[num_units]`."""
-    dt = 1e-3 * 100 ** open_uniform(key, (num_units,), dtype)
-    return (dt + jnp.log(-jnp.expm1(-dt))).astype(dtype)

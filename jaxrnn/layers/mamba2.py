@@ -8,10 +8,9 @@ from jax import lax
 
 from jaxrnn import checks, initializers
 from jaxrnn.boundary import in_compute_dtype
-from jaxrnn.cells.s6 import softplus_bias
 from jaxrnn.layers import causal_conv
 from jaxrnn.layers.pairs import by_head, layer_of_pairs, seen_steps, sums_between
-from jaxrnn.spectra import open_uniform
+from jaxrnn.spectra import log_rates, softplus_bias
 from jaxrnn.state_space import linear_cell, widened
 from jaxrnn.types import Layer, Path, Rollout
 
@@ -187,9 +186,8 @@ def ssd(
     def init(key, num_inputs):
         num_heads = count_heads(num_inputs)
         keys = jax.random.split(key)
-        a_log = jnp.log(1 + 15 * open_uniform(keys[0], (num_heads,), param_dtype))
         return SSDParams(
-            a_log.astype(param_dtype),
+            log_rates(keys[0], num_heads, param_dtype),
             softplus_bias(keys[1], num_heads, param_dtype),
             jnp.ones(num_heads, param_dtype),
         )

@@ -85,6 +85,22 @@ def test_what_is_written_is_read_back(x64, chunk_size):
     np.testing.assert_allclose(outputs, values, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("num_steps", [5, 64])
+def test_one_key_written_again_and_again(x64, num_steps):
+    # α = β = 1 and equal keys: the system of a chunk is as badly scaled as it gets.
+    layer, params = make(None)
+    params = params._replace(
+        gate_kernel=jnp.zeros((D, 4)).at[0].set(jnp.array([-60.0, -60.0, 60.0, 60.0]))
+    )
+    params = params._replace(key_kernel=params.key_kernel.at[1:].set(0))
+    xs = np.random.default_rng(0).standard_normal((num_steps, D))
+    xs[:, 0] = 1
+    outputs, memories = oracle(params, xs)
+    rollout = jr.unroll(layer, params, xs)
+    np.testing.assert_allclose(rollout.outputs, outputs, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(rollout.carry.s, memories, rtol=1e-9, atol=1e-12)
+
+
 def test_laws():
     check_layer(jr.gated_delta_net(2, 2, 3, chunk_size=3))
     check_layer(jr.gated_delta_net(1, 2, chunk_size=None, negative_eigenvalues=True))
