@@ -1,5 +1,7 @@
 """Checks of static facts, made while a function is traced; the errors name the argument."""
 
+import inspect
+import math
 from typing import Any
 
 import jax
@@ -36,11 +38,16 @@ def compute_dtype(params: Any) -> jnp.dtype:
     return dtype
 
 
-def positive(value: Any, name: str) -> int:
-    """Returns `value` when it is an int of at least 1, raises otherwise."""
+def integer(value: Any, name: str) -> int:
+    """Returns `value` when it is an int, raises otherwise (a bool is none)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
-    if value < 1:
+    return int(value)
+
+
+def positive(value: Any, name: str) -> int:
+    """Returns `value` when it is an int of at least 1, raises otherwise."""
+    if integer(value, name) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}.")
     return int(value)
 
@@ -52,6 +59,26 @@ def fraction(value: Any, name: str) -> float:
     if not 0 <= value < 1:
         raise ValueError(f"{name} must lie in [0, 1), got {value}.")
     return float(value)
+
+
+def not_negative(value: Any, name: str) -> float:
+    """Returns `value` when it is a finite number of at least 0, raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and not below 0, got {value}.")
+    return float(value)
+
+
+def evaluator(evaluate: Any, name: str) -> None:
+    """Raises TypeError unless `evaluate` can be called as an Evaluator."""
+    try:
+        inspect.signature(evaluate).bind(*"cell params carry xs mask reset".split())
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be an Evaluator, (cell, params, carry, xs, mask, reset) -> Rollout, "
+            f"as sequential() returns one; got {evaluate!r}."
+        ) from error
 
 
 def boolean(value: Any, name: str) -> bool:
@@ -106,6 +133,30 @@ def arrays(tree: Any, name: str) -> Any:
         raise TypeError(f"{name} must be a tree of arrays, got {tree!r}.") from error
 
 
+def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:
+    """The prefix with every leaf repeated over what stands under it in the tree.
+
+    Args:
+        prefix: A tree that ends where the tree does, or above it.
+        tree: Any tree.
+        name: What the error calls the prefix.
+        tree_name: What the error calls the tree.
+
+    Returns:
+        A tree like `tree`.
+
+    Raises:
+        TypeError: The prefix does not fit.
+    """
+    try:
+        return jax.tree.broadcast(prefix, tree)
+    except ValueError as error:
+        raise TypeError(
+            f"{name} must be one value or fit {tree_name}, whose structure is "
+            f"{jax.tree.structure(tree)}; got {prefix!r}."
+        ) from error
+
+
 def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int, ...]:
     """The axes that all leaves of `xs` share in front of their feature axes.
 
@@ -118,9 +169,10 @@ def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int
         The shape of the shared leading axes, time among them.
 
     Raises:
+        TypeError: `num_feature_axes` is no prefix of the tree.
         ValueError: A leaf has too few axes, or leaves disagree, or there is no leaf.
     """
-    axes = jax.tree.leaves(jax.tree.broadcast(num_feature_axes, xs))
+    axes = jax.tree.leaves(spread(num_feature_axes, xs, "num_feature_axes", name))
     shape = None
     for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
         leaf_name = f"{name}{keystr(path)}"

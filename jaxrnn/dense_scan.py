@@ -9,21 +9,21 @@ from jaxrnn.boundary import flip, flip_reset
 
 
 def dense_scan(a: Any, b: Any, fresh: Any) -> Any:
-    """Solves hₜ = freshₜ ? bₜ : Aₜ hₜ₋₁ + bₜ, differentiable in `b`.
+    """Solves hₜ = freshₜ ? bₜ : Aₜ hₜ₋₁ + bₜ, with derivatives of its own.
 
     Pairs compose as in `linear_scan`, with the product of matrices in place of the elementwise
     one: sequential on CPU, associative elsewhere. The transpose in b is the same scan run
     backwards with Aᵀ, so nothing but A is stored.
 
     Args:
-        a: `[T, ..., N, N]`, a constant to derivatives.
+        a: `[T, ..., N, N]`.
         b: `[T, ..., N]`.
         fresh: bool `[T, ...]`, True at the first step.
 
     Returns:
         h `[T, ..., N]`.
     """
-    a = lax.stop_gradient(jnp.where(fresh[..., None, None], 0, a))
+    a = jnp.where(fresh[..., None, None], 0, a)
 
     def residual(h):
         before = jnp.concatenate([jnp.zeros_like(h[:1]), h[:-1]])

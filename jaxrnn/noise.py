@@ -40,8 +40,9 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
         The cell with the same params and carry.
 
     Raises:
-        TypeError: A rate is no float, or `cell` is not a Cell.
-        ValueError: A rate is not in [0, 1), or `rates` does not fit the carry.
+        TypeError: A rate is no float, `cell` is not a Cell, or (while tracing) `rates` does not
+            fit the carry.
+        ValueError: A rate is not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -56,7 +57,7 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
     def draw(params, key, leading, reset):
         del reset
         carry = jax.eval_shape(cell.initial_carry, params)
-        return _flags(key, jax.tree.broadcast(rates, carry), carry, leading)
+        return _flags(key, _spread(rates, carry), carry, leading)
 
     def keep(carry, new_carry, flags):
         flags = jax.tree.map(lambda leaf: None, carry) if flags is None else flags
@@ -66,7 +67,7 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
                 return new
             return rate * old + (1 - rate) * new if flag is None else jnp.where(flag, old, new)
 
-        return jax.tree.map(leaf, jax.tree.broadcast(rates, carry), carry, new_carry, flags)
+        return jax.tree.map(leaf, _spread(rates, carry), carry, new_carry, flags)
 
     def advance(params, carry, z):
         return keep(carry, cell.advance(params, carry, z.inner), z.flags)
@@ -156,6 +157,10 @@ def _noisy(cell: Cell, name: str, draw: Callable[..., Any]) -> Cell:
         emit=lambda params, carry, x: cell.emit(params, carry, x.inner),
         prepare=prepare,
     )
+
+
+def _spread(rates: Any, carry: Any) -> Any:
+    return checks.spread(rates, carry, "rates", "the carry")
 
 
 def _flags(key: Any, rates: Any, carry: Any, leading: tuple[int, ...]) -> Any:

@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxrnn import checks
 from jaxrnn.boundary import detach
-from jaxrnn.labels import parameter_labels
+from jaxrnn.labels import gradient_norms
 from jaxrnn.randomness import MissingKey
 
 LossFn = Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]]
@@ -198,9 +198,18 @@ def make_epoch_step(
     train_step = make_train_step(loss_fn, optimizer)
 
     def epoch_step(state, batches, key=None):
-        num_batches = jax.tree.leaves(batches)[0].shape[0]
+        leaves = jax.tree.leaves(batches)
+        if not leaves:
+            raise ValueError(f"batches must have at least one array, got {batches!r}.")
+        num_batches = leaves[0].shape[0]
         keys = None if key is None else jax.random.split(key, num_batches)
-        return lax.scan(lambda state, inputs: train_step(state, *inputs), state, (batches, keys))
+
+        def update(state, inputs):
+            batch, batch_key = inputs
+            missing = MissingKey("epoch_step")
+            return train_step(state, batch, missing if batch_key is None else batch_key)
+
+        return lax.scan(update, state, (batches, keys))
 
     return epoch_step
 
@@ -211,15 +220,9 @@ def _updated(state, optimizer, gradients):
 
 
 def _reported(loss, gradients, metrics):
-    labels = jax.tree.leaves(parameter_labels(gradients))
-    leaves = jax.tree.leaves(gradients)
-
-    def norm(wanted):
-        chosen = [leaf for leaf, label in zip(leaves, labels, strict=True) if label in wanted]
-        return optax.tree.norm(chosen)
-
-    norms = norm(set(labels)), norm({"recurrent", "ssm"}), norm({"input"})
-    return dict(zip(_METRICS, (loss, *norms), strict=True)) | metrics
+    norms = gradient_norms(gradients)
+    reported = loss, norms.total, norms.recurrent, norms.input
+    return dict(zip(_METRICS, reported, strict=True)) | metrics
 
 
 def _pair(result, expected):

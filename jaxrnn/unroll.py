@@ -1,13 +1,14 @@
 """The engine's door: every argument is checked, padded and turned here, once."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
+from jaxrnn.arguments import ByIdentity, Call, naming_params
 from jaxrnn.boundary import in_reverse, varying_like
 from jaxrnn.layers.recurrent import recurrent
 from jaxrnn.randomness import checked_key, fold_in
@@ -66,14 +67,15 @@ def unroll(
         >>> rollout.outputs.shape, rollout.carry.h.shape
         ((2, 5, 8), (2, 8))
     """
-    call = _Call.checked(cell_or_layer, xs, mask, reset, time_major)
+    call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
     if carry is not None and not getattr(cell_or_layer, "causal", True):
         raise ValueError("carry must be None for a layer that is not causal; it cannot stream.")
     if evaluator is not None and isinstance(cell_or_layer, Layer):
         raise ValueError("evaluator must be None for a layer: recurrent(cell, evaluator) takes it.")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    static = _ByIdentity(cell_or_layer)
-    return _run(static, evaluator, reverse, call.time_axis, params, carry, *call.arrays, key)
+    run = _compiled(ByIdentity(cell_or_layer), evaluator, reverse, call.time_axis)
+    with naming_params(params):
+        return run(params, carry, *call.arrays, key)
 
 
 def step(
@@ -114,13 +116,15 @@ def step(
     """
     if not getattr(cell_or_layer, "causal", True):
         raise ValueError("cell_or_layer must be causal to stream; this layer sees the future.")
+    xs = jax.tree.map(lambda leaf: leaf[None], checks.arrays(x, "x"))
+    leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)[1:]
     rollout = unroll(
         cell_or_layer,
         params,
-        _with_time_axis(x),
+        xs,
         carry=carry,
-        mask=None if mask is None else as_mask(mask, jnp.shape(mask))[None],
-        reset=None if reset is None else as_mask(reset, jnp.shape(reset), "reset")[None],
+        mask=None if mask is None else as_mask(mask, leading)[None],
+        reset=None if reset is None else as_mask(reset, leading, "reset")[None],
         time_major=True,
         key=key,
     )
@@ -167,71 +171,43 @@ def carries(
     """
     if not getattr(cell_or_layer, "causal", True):
         raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
-    call = _Call.checked(cell_or_layer, xs, mask, reset, time_major)
-    static = _ByIdentity(cell_or_layer)
-    return _run_carries(static, call.time_axis, params, carry, *call.arrays, checked_key(key))
+    call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
+    run, key = _compiled_carries(ByIdentity(cell_or_layer), call.time_axis), checked_key(key)
+    with naming_params(params):
+        return run(params, carry, *call.arrays, key)
 
 
-class _Call(NamedTuple):
-    """The sequence arguments after their checks, still in the caller's layout."""
-
-    time_axis: int
-    arrays: tuple[Any, Any, Any]
-
-    @classmethod
-    def checked(cls, cell_or_layer, xs, mask, reset, time_major):
-        if not isinstance(cell_or_layer, Cell | Layer):
-            raise TypeError(
-                f"cell_or_layer must be a Cell or a Layer, got {type(cell_or_layer).__name__}."
-            )
-        checks.boolean(time_major, "time_major")
-        xs = checks.arrays(xs, "xs")
-        leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)
-        mask = None if mask is None else as_mask(mask, leading)
-        reset = None if reset is None else as_mask(reset, leading, "reset")
-        return cls(0 if time_major else len(leading) - 1, (xs, mask, reset))
-
-
-class _ByIdentity:
-    """A record as a static argument: equal when its fields are the same objects.
-
-    The fields may hold trees (`num_feature_axes`), which have no hash of their own.
-    """
-
-    def __init__(self, record):
-        self.record = record
-
-    def __hash__(self):
-        return hash(tuple(map(id, self.record)))
-
-    def __eq__(self, other):
-        return type(self.record) is type(other.record) and all(
-            mine is theirs for mine, theirs in zip(self.record, other.record, strict=True)
-        )
-
-
-# Jitted here so that a cell kept by the caller compiles once per shape outside `jit` too.
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), inline=True)
-def _run(static, evaluator, reverse, time_axis, params, carry, xs, mask, reset, key):
+# Jitted here so that a cell kept by the caller compiles once per shape outside `jit` too; bounded,
+# because what is compiled for a cell outlives the cell.
+@functools.lru_cache(maxsize=128)
+def _compiled(static, evaluator, reverse, time_axis):
     record = static.record
     layer = recurrent(record, evaluator) if isinstance(record, Cell) else record
-    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
-    dtype = _real_dtype(xs)
-    rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
-    return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
+
+    def run(params, carry, xs, mask, reset, key):
+        xs, mask, reset = _time_first((xs, mask, reset), time_axis)
+        dtype = _real_dtype(xs)
+        rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
+        outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
+        return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
+
+    return jax.jit(run, inline=True)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def _run_carries(static, time_axis, params, carry, xs, mask, reset, key):
+@functools.lru_cache(maxsize=128)
+def _compiled_carries(static, time_axis):
     record = static.record
-    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
     if isinstance(record, Cell):
         layer = recurrent(record._replace(emit=_emit_carry))
     else:
         layer = _emitting_carry(record)
-    rollout = _roll(layer, params, carry, xs, mask, reset, False, key)
-    return _time_back(rollout.outputs, time_axis)
+
+    def run(params, carry, xs, mask, reset, key):
+        xs, mask, reset = _time_first((xs, mask, reset), time_axis)
+        rollout = _roll(layer, params, carry, xs, mask, reset, False, key)
+        return _time_back(rollout.outputs, time_axis)
+
+    return jax.jit(run, inline=True)
 
 
 def _roll(layer, params, carry, xs, mask, reset, reverse, key):
@@ -280,10 +256,6 @@ def _time_first(tree, time_axis):
 
 def _time_back(tree, time_axis):
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, time_axis), tree)
-
-
-def _with_time_axis(tree):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], tree)
 
 
 def _real_dtype(xs):

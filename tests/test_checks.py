@@ -45,6 +45,27 @@ def test_nan_is_no_fraction():
         checks.fraction(float("nan"), "rate")
 
 
+def test_not_negative():
+    assert checks.not_negative(0, "tol") == 0.0 and checks.not_negative(0.5, "tol") == 0.5
+    for value, error in ((-0.1, ValueError), (float("inf"), ValueError), (True, TypeError)):
+        with pytest.raises(error, match=f"tol must .*got {value!r}"):
+            checks.not_negative(value, "tol")
+
+
+@pytest.mark.parametrize("value", [jr.sequential, jr.newton, "auto", None, len])
+def test_what_is_no_evaluator(value):
+    checks.evaluator(jr.sequential(), "inner")
+    with pytest.raises(TypeError, match=r"inner must be an Evaluator, \(cell, params, carry.*got"):
+        checks.evaluator(value, "inner")
+
+
+def test_spread():
+    tree = {"a": (1, 2), "b": 3}
+    assert checks.spread({"a": 0, "b": 1}, tree, "rates", "the carry") == {"a": (0, 0), "b": 1}
+    with pytest.raises(TypeError, match="rates must be one value or fit the carry, .*got"):
+        checks.spread({"a": 0}, tree, "rates", "the carry")
+
+
 CARRY = jr.LSTMCarry(jnp.zeros((2, 3)), jnp.zeros((2, 3)))
 
 
@@ -98,5 +119,5 @@ def test_leading_shape_names_the_leaf(name):
 
 
 def test_feature_axes_must_be_a_tree_like_x():
-    with pytest.raises(ValueError):
+    with pytest.raises(TypeError):
         checks.leading_shape({"a": jnp.zeros((4, 3))}, {"b": 1})

@@ -160,8 +160,9 @@ def test_wrong_rates_raise(rate, error):
 
 def test_rates_that_do_not_fit_the_carry_raise():
     cell = jr.zoneout(jr.elman(2), jr.LSTMCarry(h=0.1, c=0.1))
-    with pytest.raises(ValueError):
-        jr.unroll(cell, cell.init(KEY, 2), jnp.ones((3, 2)), key=KEY)
+    for key in (KEY, None):
+        with pytest.raises(TypeError, match="rates must be one value or fit the carry"):
+            jr.unroll(cell, cell.init(KEY, 2), jnp.ones((3, 2)), key=key)
 
 
 def test_recurrent_dropout_needs_a_split():

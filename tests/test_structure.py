@@ -14,14 +14,15 @@ PACKAGE = pathlib.Path(jaxrnn.__file__).parent
 RANKS = [
     ({"types", "checks", "initializers", "randomness", "sequences", "losses", "labels"}, True),
     ({"state_space", "spectra", "hippo"}, True),
-    ({"boundary"}, False),
+    ({"boundary", "arguments"}, False),
     ({"linear_scan", "dense_scan"}, False),
     ({"cells"}, False),
     ({"combinators", "noise"}, False),
     ({"evaluators"}, True),
     ({"layers"}, True),
     ({"unroll"}, False),
-    ({"training", "testing"}, False),
+    ({"training", "testing", "generation", "sampling"}, False),
+    ({"encoder_decoder", "diagnostics"}, False),
     ({"diagnostics"}, True),
 ]
 ALLOWED_PACKAGES = {"jaxrnn", "jax", "optax", "numpy"}

@@ -78,6 +78,20 @@ def test_epoch_step_equals_a_loop_of_train_steps(x64):
     np.testing.assert_allclose(metrics["loss"], losses, rtol=1e-10)
 
 
+def test_an_epoch_of_no_arrays_raises():
+    epoch_step = jr.make_epoch_step(lambda params, batch, key: (params.sum(), {}), optax.sgd(0.1))
+    with pytest.raises(ValueError, match="batches must have at least one array"):
+        epoch_step(jr.TrainState.create(jnp.ones(2), optax.sgd(0.1)), {})
+
+
+def test_norms_of_half_precision_do_not_overflow():
+    train_step = jr.make_train_step(
+        lambda params, batch, key: ((300 * params["kernel"]).sum(), {}), optax.sgd(0.0)
+    )
+    state = jr.TrainState.create({"kernel": jnp.ones(4, jnp.float16)}, optax.sgd(0.0))
+    np.testing.assert_allclose(train_step(state, None)[1]["gradient_norm"], 600)
+
+
 def test_epoch_step_gives_every_step_its_own_key():
     def loss_fn(params, batch, key):
         return params.sum() * 0.0, {"draw": jax.random.uniform(key)}
@@ -163,7 +177,7 @@ def test_noise_without_a_key_raises_and_with_key_none_inside_is_deterministic():
         return (jr.unroll(cell, params, batch, key=None).outputs ** 2).sum(), {}
 
     jr.make_train_step(deterministic, optimizer)(state, xs)
-    with pytest.raises(ValueError, match="epoch|train_step got no key"):
+    with pytest.raises(ValueError, match="zoneout draws noise but epoch_step got no key"):
         jr.make_epoch_step(squared_outputs(cell), optimizer)(state, xs[None])
 
 

@@ -1,19 +1,18 @@
 """A linear cell over all steps at once."""
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxrnn.boundary import project
+from jaxrnn.evaluators.one_object import one_object
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.linear_scan import METHODS, linear_scan
 from jaxrnn.types import Affine, Cell, Evaluator, Path, Rollout
 
 
-# One object for one choice: `unroll` compiles once for each evaluator it is given.
-@functools.lru_cache(maxsize=None, typed=True)
+@one_object
 def associative(method: str = "associative") -> Evaluator:
     """Evaluates a linear cell through `linear_scan`: depth O(log T) where its method is parallel.
 

@@ -1,13 +1,11 @@
 """The evaluator that is used when none is named."""
 
-import functools
-
+from jaxrnn.evaluators.one_object import one_object
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.types import Evaluator
 
 
-# One object for one choice: `unroll` compiles once for each evaluator it is given.
-@functools.lru_cache(maxsize=None, typed=True)
+@one_object
 def auto() -> Evaluator:
     """The evaluator that is used when none is named: `sequential()`.
 

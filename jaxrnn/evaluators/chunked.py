@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
+from jaxrnn.evaluators.one_object import one_object
 from jaxrnn.evaluators.scan import scan
 from jaxrnn.types import Evaluator, Path, Rollout
 
@@ -33,8 +34,7 @@ class ChunkedInfo(NamedTuple):
     rest: Any
 
 
-# One object for one choice: `unroll` compiles once for each evaluator it is given.
-@functools.lru_cache(maxsize=None, typed=True)
+@one_object
 def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Evaluator:
     """Runs `inner` on chunks of `size` steps and stores only the carry in front of each.
 
@@ -48,8 +48,8 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
         The evaluator; `info` is a `ChunkedInfo`.
 
     Raises:
-        TypeError: `size` is neither an int nor a function.
-        ValueError: `size` is below 1.
+        TypeError: `size` is neither an int nor a function, or `inner` no Evaluator.
+        ValueError: `size` is below 1, or (while tracing) what it gives for T.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -60,13 +60,14 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
         (100, 4)
     """
     inner = scan(1) if inner is None else inner
+    checks.evaluator(inner, "inner")
     if not callable(size):
         checks.positive(size, "size")
 
     def evaluate(cell, params, carry, xs, mask, reset):
         inputs = (xs, mask, reset)
         num_steps = jax.tree.leaves(xs)[0].shape[0]
-        steps = size(num_steps) if callable(size) else size
+        steps = checks.positive(size(num_steps), "size(T)") if callable(size) else size
         whole = num_steps - num_steps % steps
 
         # Inside a scan nothing can be shared with the recomputation, so barriers only cost time.
@@ -80,6 +81,11 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
 
         def joined(leaf):
             return leaf.reshape(whole, *leaf.shape[2:])
+
+        if 0 < num_steps < steps:
+            carry, (outputs, info) = run(params, carry, inputs)
+            none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)
+            return Rollout(carry, outputs, ChunkedInfo(Path("chunked"), none, info))
 
         chunks = jax.tree.map(chunks_of, inputs)
         carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)

@@ -20,6 +20,7 @@ from jax import lax
 from jaxrnn import checks
 from jaxrnn.boundary import guarded, project, varying_like
 from jaxrnn.dense_scan import dense_scan
+from jaxrnn.evaluators.one_object import one_object
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.linear_scan import linear_scan
 from jaxrnn.types import Evaluator, Path, Rollout
@@ -41,8 +42,7 @@ class NewtonInfo(NamedTuple):
     converged: Any
 
 
-# One object for one choice: `unroll` compiles once for each evaluator it is given.
-@functools.lru_cache(maxsize=None, typed=True)
+@one_object
 def newton(
     tol: float | None = None,
     max_iterations: int | None = None,
@@ -54,7 +54,7 @@ def newton(
 
     Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
     The gradient is that of the solution (the implicit function theorem: one more linear scan), so
-    it does not depend on the number of iterations; it is right to first order. Converges in few
+    it does not depend on the number of iterations. Converges in few
     iterations where the recurrence forgets (its largest Lyapunov exponent is negative) and in up
     to T where it does not. Batch rows iterate together until the slowest is done.
 
@@ -72,8 +72,10 @@ def newton(
         The evaluator; `info` is a `NewtonInfo`.
 
     Raises:
-        TypeError: A count is no int, or (while tracing) a carry has leaves that are not real.
-        ValueError: A count is below 1, `jacobian` is another word, or `damping` not in [0, 1).
+        TypeError: A number is none, `fallback` is no Evaluator, or (while tracing) a carry has
+            leaves that are not real.
+        ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is another
+            word, or `damping` not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -85,7 +87,11 @@ def newton(
     """
     if max_iterations is not None:
         checks.positive(max_iterations, "max_iterations")
-    if jacobian not in _JACOBIANS:
+    if tol is not None:
+        checks.not_negative(tol, "tol")
+    if fallback is not None:
+        checks.evaluator(fallback, "fallback")
+    if jacobian not in tuple(_JACOBIANS):
         raise ValueError(f"jacobian must be one of {tuple(_JACOBIANS)}, got {jacobian!r}.")
     shrink = 1.0 if damping is None else 1.0 - checks.fraction(damping, "damping")
     linearise, solve = _JACOBIANS[jacobian]
@@ -112,9 +118,8 @@ def newton(
             iterate,
             (guess, *varying_like((jnp.full((), jnp.inf, guess.dtype), jnp.int32(0)), data)),
         )
-        value = _image(step, data, _before(data.first, guess))
-        carries = step.unpack(_at_solution(step, value, guess, frozen))
-        residual = _change(guess, value)
+        carries = step.unpack(_at_solution(step, guess, data))
+        residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
         info = NewtonInfo(Path("newton"), iterations, residual, residual <= largest)
         result = Rollout(
             jax.tree.map(lambda leaf: leaf[-1], carries), cell.emit(params, carries, xs), info
@@ -243,17 +248,22 @@ _JACOBIANS = {
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _at_solution(step, value, guess, data):
-    """The guess, with the derivative of the exact solution: ḣₜ = Jₜ ḣₜ₋₁ + Ḟₜ."""
-    del step, value, data
+def _at_solution(step, guess, data):
+    """The guess, with the derivatives of the exact solution: ḣₜ = Jₜ ḣₜ₋₁ + Ḟₜ."""
+    del step, data
     return guess
 
 
 @_at_solution.defjvp
 def _at_solution_jvp(step, primals, tangents):
-    _, guess, data = primals
-    slope = _full_jacobian(step, data, _before(data.first, guess))
-    return guess, dense_scan(slope, tangents[0], data.fresh)
+    guess, data = primals
+    # Not the bare guess, so that the derivative has a derivative.
+    solution = _at_solution(step, guess, data)
+    slope = _full_jacobian(step, data, _before(data.first, solution))
+    _, change = jax.jvp(
+        lambda data: _image(step, data, _before(data.first, solution)), (data,), tangents[1:]
+    )
+    return solution, dense_scan(slope, change, data.fresh)
 
 
 def _change(new, old):

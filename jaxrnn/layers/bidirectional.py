@@ -65,7 +65,7 @@ def bidirectional(
             "backward must take the same inputs as forward, "
             f"got num_feature_axes {feature_axes[1]} for {feature_axes[0]}."
         )
-    if not callable(merge) and merge not in _MERGES:
+    if not callable(merge) and merge not in tuple(_MERGES):
         raise ValueError(f"merge must be one of {tuple(_MERGES)} or a function, got {merge!r}.")
     merge_fn = merge if callable(merge) else _MERGES[merge]
 

@@ -20,7 +20,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         The layer, `[T, *batch, D] -> [T, *batch, H]`.
 
     Raises:
-        TypeError: `cell` is not a Cell, `evaluator` no function, or `reverse` no bool.
+        TypeError: `cell` is not a Cell, `evaluator` no Evaluator, or `reverse` no bool.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -32,8 +32,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.is_cell(cell)
     checks.boolean(reverse, "reverse")
     evaluate = auto() if evaluator is None else evaluator
-    if not callable(evaluate):
-        raise TypeError(f"evaluator must be an Evaluator, sequential() say, got {evaluate!r}.")
+    checks.evaluator(evaluate, "evaluator")
 
     def unroll(params, carry, xs, mask, reset, key):
         def run(xs, mask, reset):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxrnn import checks
 from jaxrnn.sequences.packing import Ragged, as_ragged, place_trees
 
 
@@ -66,9 +67,10 @@ def bucket_batches(
         An iterator of `Batch(xs, mask, indices)`.
 
     Raises:
-        TypeError: The trees or dtypes of two sequences differ.
-        ValueError: There is no sequence, one is longer than the last boundary, shapes differ, or
-            not exactly one of `boundaries` and `num_buckets` is given.
+        TypeError: The trees or dtypes of two sequences differ, or a count or boundary is no int.
+        ValueError: There is no sequence, one is longer than the last boundary, shapes differ, a
+            count is below 1, boundaries do not rise, or not exactly one of `boundaries` and
+            `num_buckets` is given.
 
     Example:
         >>> sequences = [np.ones(length) for length in (2, 7, 3, 8, 1)]
@@ -79,7 +81,7 @@ def bucket_batches(
         (2, 8) [7 8] [1 3]
     """
     ragged = as_ragged(sequences, "sequences")
-    _check_positive(batch_size, "batch_size")
+    checks.positive(batch_size, "batch_size")
     edges = _boundaries(ragged.lengths, boundaries, num_buckets)
     order, generator = _order(len(ragged.lengths), generator)
     bucket_of = np.searchsorted(edges, ragged.lengths[order])
@@ -120,7 +122,7 @@ def stream_batches(
         An iterator of `StreamBatch(xs, mask, reset, indices)`.
 
     Raises:
-        TypeError: The trees or dtypes of two streams differ.
+        TypeError: The trees or dtypes of two streams differ, or B or K is no int.
         ValueError: There is no stream, shapes differ, or B or K is below 1.
 
     Example:
@@ -132,8 +134,8 @@ def stream_batches(
         [[8, 0], [0, 0]] [ True False] [ 2 -1]
     """
     ragged = as_ragged(streams, "streams")
-    _check_positive(batch_size, "batch_size")
-    _check_positive(num_steps, "num_steps")
+    checks.positive(batch_size, "batch_size")
+    checks.positive(num_steps, "num_steps")
     order, _ = _order(len(ragged.lengths), generator)
     return _stream(ragged, order, (batch_size, num_steps))
 
@@ -182,7 +184,7 @@ def _boundaries(lengths, boundaries, num_buckets):
             f"got {boundaries!r} and {num_buckets!r}."
         )
     if num_buckets is not None:
-        _check_positive(num_buckets, "num_buckets")
+        checks.positive(num_buckets, "num_buckets")
         last = -(-np.arange(1, num_buckets + 1) * len(lengths) // num_buckets) - 1
         return np.unique(np.sort(lengths)[last])
     edges = np.asarray(boundaries)
@@ -204,10 +206,3 @@ def _order(num_sequences, generator):
         return np.arange(num_sequences), None
     generator = np.random.default_rng(generator)
     return generator.permutation(num_sequences), generator
-
-
-def _check_positive(value, name):
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an int, got {value!r}.")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}.")

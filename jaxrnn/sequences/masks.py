@@ -184,6 +184,10 @@ def reset_from_segments(segment_ids: Any) -> jax.Array:
 
         r₀ = True,  rₜ = idₜ ≠ idₜ₋₁
 
+    Padding that has an id of its own, -1 say, starts a segment too: behind the last real step
+    that resets the carry, so ask for a final carry with the padding's id set to the one before
+    it, or take `pack`'s own `reset`, which marks starts of sequences only.
+
     Args:
         segment_ids: ints `[..., T]`.
 

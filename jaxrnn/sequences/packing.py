@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.tree_util import keystr
 
+from jaxrnn import checks
+
 
 class Packed(NamedTuple):
     """Sequences laid end to end in R rows of L steps.
@@ -58,7 +60,7 @@ def pack(sequences: Sequence[Any], row_length: int | None = None) -> Packed:
         `Packed(xs, mask, reset, segment_ids, num_sequences)` of numpy arrays.
 
     Raises:
-        TypeError: The trees or dtypes of two sequences differ.
+        TypeError: The trees or dtypes of two sequences differ, or `row_length` is no int.
         ValueError: There is no sequence, one is longer than `row_length`, or shapes differ.
 
     Example:
@@ -70,7 +72,7 @@ def pack(sequences: Sequence[Any], row_length: int | None = None) -> Packed:
     """
     ragged = as_ragged(sequences, "sequences")
     longest = int(ragged.lengths.max())
-    row_length = longest if row_length is None else row_length
+    row_length = longest if row_length is None else checks.integer(row_length, "row_length")
     if longest > row_length:
         raise ValueError(
             f"row_length must be at least the longest sequence, {longest} steps, got {row_length}."

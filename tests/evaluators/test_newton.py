@@ -107,6 +107,27 @@ def test_the_gradient_does_not_depend_on_the_iterations(x64):
     )
 
 
+@pytest.mark.parametrize("with_flags", [False, True])
+def test_second_derivatives_are_those_of_the_loop(x64, with_flags):
+    cell = jr.gru(2, param_dtype=jnp.float64)
+    params, xs, flags = setup(cell)
+    xs, flags = jax.tree.map(lambda leaf: leaf[:1, :8], (xs, flags if with_flags else {}))
+    carry = cell.initial_carry(params, (1,))
+    carry = carry._replace(h=carry.h + 0.3)
+
+    def hessian(evaluator):
+        def loss(first):
+            point = params._replace(bias=params.bias + first[:6]), carry._replace(h=first[None, 6:])
+            rollout = jr.unroll(cell, point[0], xs, carry=point[1], evaluator=evaluator, **flags)
+            return jnp.sin(rollout.outputs).sum()
+
+        return jax.jit(jax.jacfwd(jax.jacrev(loss)))(jnp.arange(8.0) / 10)
+
+    want = hessian(jr.sequential())
+    assert abs(want).max() > 0.1
+    np.testing.assert_allclose(hessian(jr.newton()), want, rtol=1e-9, atol=1e-12)
+
+
 def test_a_nan_before_a_reset_stays_there(x64):
     cell = jr.lstm(H, param_dtype=jnp.float64)
     params, xs, _ = setup(cell)
@@ -124,6 +145,11 @@ def test_a_nan_before_a_reset_stays_there(x64):
         ({"jacobian": "dense"}, ValueError, "jacobian must be one of"),
         ({"max_iterations": 0}, ValueError, "max_iterations must be at least 1"),
         ({"damping": 1.0}, ValueError, "damping must lie in"),
+        ({"tol": "x"}, TypeError, "tol must be a float, got 'x'"),
+        ({"tol": float("nan")}, ValueError, "tol must be finite and not below 0, got nan"),
+        ({"tol": -1.0}, ValueError, "tol must be finite and not below 0, got -1.0"),
+        ({"jacobian": ["full"]}, ValueError, "jacobian must be one of"),
+        ({"fallback": jr.sequential}, TypeError, "fallback must be an Evaluator"),
     ],
 )
 def test_wrong_options_raise(options, error, message):

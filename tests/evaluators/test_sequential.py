@@ -113,6 +113,32 @@ def test_a_wrong_chunk_raises(size):
 
 
 @pytest.mark.parametrize(
+    ("size", "inner", "error", "message"),
+    [
+        (lambda num_steps: 0, None, ValueError, r"size\(T\) must be at least 1, got 0"),
+        (2, jr.sequential, TypeError, "inner must be an Evaluator"),
+        ([2], None, TypeError, "size must be an int"),
+    ],
+)
+def test_a_chunk_that_cannot_be_run_raises(size, inner, error, message):
+    cell = jr.elman(2)
+    params = cell.init(jax.random.key(0), 2)
+    with pytest.raises(error, match=message):
+        jr.unroll(cell, params, jnp.ones((4, 2)), evaluator=jr.chunked(size, inner))
+
+
+def test_a_chunk_longer_than_the_sequence_runs_without_jit():
+    cell = jr.elman(2)
+    params, xs = cell.init(jax.random.key(0), 2), jnp.ones((4, 2))
+    for size in (4, 9):
+        with jax.disable_jit():
+            got = jr.unroll(cell, params, xs, evaluator=jr.chunked(size, jr.newton()))
+        want = jr.unroll(cell, params, xs, evaluator=jr.chunked(size, jr.newton()))
+        np.testing.assert_allclose(got.outputs, want.outputs, rtol=1e-6)
+        assert want.info.chunks.converged.shape == (4 // size,)
+
+
+@pytest.mark.parametrize(
     ("evaluator", "path"),
     [
         (None, "sequential"),

@@ -185,6 +185,8 @@ def test_errors_name_the_argument():
         jr.bidirectional(cell, "concat")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="merge must be one of .*'concat', 'sum', 'mean'.*'mul'"):
         jr.bidirectional(cell, merge="mul")
+    with pytest.raises(ValueError, match="merge must be one of"):
+        jr.bidirectional(jr.elman(2), merge=["sum"])
     with pytest.raises(ValueError, match="backward must be causal"):
         jr.bidirectional(cell, jr.recurrent(cell, reverse=True))
     with pytest.raises(ValueError, match="forward must be causal"):

@@ -131,6 +131,12 @@ def test_many_sequences_fill_their_rows():
     assert [len(sequence) for sequence in unpack(packed.xs, packed)] == lengths.tolist()
 
 
+@pytest.mark.parametrize("row_length", [2.5, True])
+def test_a_row_length_that_is_no_int_raises(row_length):
+    with pytest.raises(TypeError, match="row_length must be an int"):
+        pack([np.ones(1)], row_length)
+
+
 @pytest.mark.parametrize(
     ("sequences", "error", "message"),
     [

@@ -150,6 +150,7 @@ def test_outputs_have_the_dtype_of_xs_and_ints_have_none():
         ({"reverse": "yes"}, "reverse must be True or False"),
         ({"time_major": 1}, "time_major must be True or False"),
         ({"evaluator": "sequential"}, "evaluator must be an Evaluator"),
+        ({"evaluator": jr.sequential}, "evaluator must be an Evaluator"),
         ({"key": 0}, "key must be one PRNG key"),
         ({"xs": "abc"}, "xs must be a tree of arrays"),
     ],
@@ -159,6 +160,37 @@ def test_arguments_of_another_kind_are_named(options, message):
     params = cell.init(jax.random.key(0), 2)
     with pytest.raises(TypeError, match=message):
         jr.unroll(cell, params, **({"xs": jnp.ones((4, 2))} | options))
+
+
+@pytest.mark.parametrize("run", [jr.unroll, jr.carries])
+def test_parameters_of_another_cell_are_named(run):
+    params = jr.elman(2).init(jax.random.key(0), 2)
+    stack = jr.serial(jr.elman(2), jr.lstm(2))
+    for cell, wrong in ((jr.lstm(2), params), (stack, (params, params))):
+        with pytest.raises(TypeError, match="params must be what init .*got.*ElmanParams"):
+            run(cell, wrong, jnp.ones((4, 2)))
+    with pytest.raises(TypeError, match="params must be what init"):
+        run(jr.lstm(2), jnp.ones(2), jnp.ones((4, 2)))
+
+
+def test_an_attribute_error_of_the_cell_itself_passes():
+    cell = jr.elman(3)._replace(advance=lambda params, carry, z: len.nothing)  # type: ignore
+    with pytest.raises(AttributeError, match="nothing"):
+        jr.unroll(cell, cell.init(jax.random.key(0), 2), jnp.ones((4, 2)))
+
+
+def test_inputs_that_do_not_fit_the_feature_axes_are_named():
+    cell = jr.elman(3)._replace(num_feature_axes={"observation": 1})
+    with pytest.raises(TypeError, match="num_feature_axes must be one value or fit xs"):
+        jr.unroll(cell, cell.init(jax.random.key(0), 2), jnp.ones((4, 2)))
+
+
+def test_flags_of_a_step_have_the_batch_axes():
+    cell = jr.elman(3)
+    params = cell.init(jax.random.key(0), 2)
+    for name in ("mask", "reset"):
+        with pytest.raises(ValueError, match=rf"{name} must have the shape \(4,\), got \(4, 1\)"):
+            jr.step(cell, params, None, jnp.ones((4, 2)), **{name: jnp.ones((4, 1))})
 
 
 CELLS_WITH_A_KERNEL = {"elman": jr.elman, "lstm": jr.lstm, "gru": jr.gru, "mgu": jr.mgu}

@@ -1,0 +1,68 @@
+"""What `unroll`, `step` and `carries` do with their arguments before anything runs."""
+
+import contextlib
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxrnn import checks
+from jaxrnn.sequences.masks import as_mask
+from jaxrnn.types import Cell, Layer
+
+
+class Call(NamedTuple):
+    """The sequence arguments after their checks, still in the caller's layout."""
+
+    time_axis: int
+    arrays: tuple[Any, Any, Any]
+
+    @classmethod
+    def checked(cls, cell_or_layer, xs, mask, reset, time_major):
+        """Checks them against each other."""
+        if not isinstance(cell_or_layer, Cell | Layer):
+            raise TypeError(
+                f"cell_or_layer must be a Cell or a Layer, got {type(cell_or_layer).__name__}."
+            )
+        checks.boolean(time_major, "time_major")
+        xs = checks.arrays(xs, "xs")
+        leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)
+        mask = None if mask is None else as_mask(mask, leading)
+        reset = None if reset is None else as_mask(reset, leading, "reset")
+        return cls(0 if time_major else len(leading) - 1, (xs, mask, reset))
+
+
+class ByIdentity:
+    """A record as a static argument: equal when its fields are the same objects.
+
+    The fields may hold trees (`num_feature_axes`), which have no hash of their own.
+    """
+
+    def __init__(self, record):
+        """Wraps a Cell or a Layer."""
+        self.record = record
+
+    def __hash__(self):
+        """Of the objects that the fields are."""
+        return hash(tuple(map(id, self.record)))
+
+    def __eq__(self, other):
+        """Whether both have the same objects as fields."""
+        return type(self.record) is type(other.record) and all(
+            mine is theirs for mine, theirs in zip(self.record, other.record, strict=True)
+        )
+
+
+@contextlib.contextmanager
+def naming_params(params):
+    """Says `params` where a cell finds that its parameters lack a field."""
+    try:
+        yield
+    except AttributeError as error:
+        kind = type(error.obj)
+        nodes = jax.tree.leaves(params, is_leaf=lambda node: type(node) is kind)
+        if isinstance(error.obj, jax.Array) or any(type(node) is kind for node in nodes):
+            raise TypeError(
+                "params must be what init of this cell or layer returns, "
+                f"got {jax.tree.structure(params)}: {error}."
+            ) from error
+        raise
