@@ -49,6 +49,8 @@ class Vectors(NamedTuple):
 
 def vectors(run: Run) -> Vectors:
     """How the carries of a run become vectors; raises where there is nothing to derive by."""
+    if not run.layer.causal:
+        raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
     like = jax.eval_shape(run.layer.initial_carry, run.params)
     result = Vectors(like, checks.compute_dtype((run.params, run.carry)))
     if result.num == 0:

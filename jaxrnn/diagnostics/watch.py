@@ -23,6 +23,7 @@ class Run(NamedTuple):
         xs: `[T, *batch, D]`.
         mask: None or bool `[T, *batch]`.
         reset: None or bool `[T, *batch]`.
+        key: Randomness, or None.
     """
 
     layer: Layer
@@ -31,6 +32,7 @@ class Run(NamedTuple):
     xs: Any
     mask: Any
     reset: Any
+    key: Any
 
 
 Observer = Callable[..., Any]
@@ -47,13 +49,12 @@ def watch(
     mask: Any = None,
     reset: Any = None,
     time_major: bool = False,
+    key: Any = None,
 ) -> Any:
     """What `observer(run, *options)` returns for the sequences; options are hashable."""
-    if not getattr(cell_or_layer, "causal", True):
-        raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
     layer = _watched(cell_or_layer, observer, options)
     return unroll(
-        layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major
+        layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major, key=key
     ).info
 
 
@@ -82,8 +83,8 @@ def _watching(cell_or_layer, observer, options):
     layer = recurrent(cell_or_layer, scan(1)) if plain else as_layer(cell_or_layer)
 
     def observe(params, carry, xs, mask, reset, key):
-        del key
-        return Rollout(carry, (), observer(Run(layer, params, carry, xs, mask, reset), *options))
+        run = Run(layer, params, carry, xs, mask, reset, key)
+        return Rollout(carry, (), observer(run, *options))
 
     return layer._replace(unroll=observe)
 
