@@ -6,68 +6,16 @@ import itertools
 import jax
 import jax.numpy as jnp
 import pytest
-from jax import lax
+from subjects import advance, leaky, scanned
 
 import jaxrnn as jr
-from jaxrnn import boundary, checks
+from jaxrnn import arguments, boundary, checks
 from jaxrnn.randomness import MissingKey
 from jaxrnn.testing import LawBroken, check_cell, check_layer
 
 
-def leaky(**changes):
-    """h = tanh(h w + x W), sound unless changed."""
-
-    def init(key, num_inputs):
-        return {
-            "kernel": 0.5 * jax.random.normal(key, (num_inputs, 2)),
-            "recurrent": jnp.array([0.5, -0.8]),
-        }
-
-    def initial_carry(params, batch_shape=()):
-        return jnp.zeros((*batch_shape, 2), checks.compute_dtype(params))
-
-    cell = jr.Cell(
-        init=init,
-        initial_carry=initial_carry,
-        project=lambda params, x: x @ params["kernel"],
-        advance=advance,
-        emit=lambda params, carry, x: carry,
-        num_outputs=lambda num_inputs: 2,
-    )
-    return cell._replace(**changes)
-
-
-def advance(params, carry, z):
-    return jnp.tanh(carry * params["recurrent"] + z)
-
-
 def kernel_after(change):
     return lambda params, x: change(x) @ params["kernel"]
-
-
-def scanned(body):
-    """A layer that scans `body(h, x, mask, reset) -> h` and says nothing twice."""
-
-    def unroll(params, carry, xs, mask, reset, key):
-        mask = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
-        reset = jnp.zeros(xs.shape[:-1], bool) if reset is None else reset
-
-        def step(h, inputs):
-            h = body(h, *inputs)
-            return h, h
-
-        dtype = checks.compute_dtype(params)
-        return jr.Rollout(*lax.scan(step, carry, (xs.astype(dtype), mask, reset)))
-
-    def initial_carry(params, batch_shape=()):
-        return jnp.zeros((*batch_shape, 3), checks.compute_dtype(params))
-
-    return jr.Layer(
-        init=lambda key, num_inputs: {"scale": jnp.ones(num_inputs)},
-        initial_carry=initial_carry,
-        unroll=unroll,
-        num_outputs=lambda num_inputs: num_inputs,
-    )
 
 
 def sound(h, x, mask, reset):
@@ -90,6 +38,11 @@ def without_batch(params, batch_shape=()):
 
 def infinite(params, batch_shape=()):
     return jnp.full((*batch_shape, 2), -jnp.inf, checks.compute_dtype(params))
+
+
+def one_of_the_params(params, batch_shape=()):
+    carry = params["recurrent"].astype(checks.compute_dtype(params))
+    return boundary.broadcast_carry(carry, batch_shape)
 
 
 def always_float32(params, batch_shape=()):
@@ -128,6 +81,7 @@ BROKEN_CELLS = {
     "a carry in float32": ("types", leaky(advance=narrowing)),
     "an initial carry without batch axes": ("types", leaky(initial_carry=without_batch)),
     "an infinite initial carry": ("types", leaky(initial_carry=infinite)),
+    "a parameter as the initial carry": ("owned", leaky(initial_carry=one_of_the_params)),
     "an initial carry always in float32": ("types", leaky(initial_carry=always_float32)),
     "a wrong width": ("types", leaky(num_outputs=lambda num_inputs: 3)),
     "a counter outside": ("pure", leaky(advance=counting)),
@@ -258,7 +212,7 @@ BROKEN_ENGINES = {
     "no copy": ("copy on padding", SCAN, "guarded", guarded_without_mask),
     "mask first": ("reset", SCAN, "guarded", guarded_with_mask_first),
     "flags only turned round": ("reset", boundary, "flip_reset", boundary.flip),
-    "every call compiles": ("traces", UNROLL._ByIdentity, "__eq__", object.__eq__),
+    "every call compiles": ("traces", arguments.ByIdentity, "__eq__", object.__eq__),
 }
 
 

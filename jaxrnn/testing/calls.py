@@ -15,6 +15,7 @@ from jaxrnn.unroll import step, unroll
 
 AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
 KEYS = "keys: a key fixes the noise, and a missing one is an error"
+OWNED = "owned: the initial carry shares memory with nothing, so that it may be donated"
 UNSETTLED = "unsettled: a layer reads no masked input, be it zero or not"
 NOT_CAUSAL = "not causal: step and a carry raise ValueError"
 
@@ -69,7 +70,8 @@ def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key
     def variants(key):
         xs, mask = jax.tree.map(lambda leaf: jnp.flip(leaf, 1), (case.xs, MASK))
         reset = flip_reset(jnp.asarray(RESET).T).T
-        outputs = {f"evaluators[{i}]": noisy(key, evaluator=e) for i, e in enumerate(evaluators)}
+        others = enumerate(evaluators[1:])
+        outputs = {f"evaluators[{i}]": noisy(key, evaluator=e) for i, e in others}
         turned = noisy(key, xs=xs, mask=mask, reset=reset, reverse=True)
         return noisy(key), outputs | {"reverse": _map(lambda leaf: jnp.flip(leaf, 1), turned)}
 
@@ -80,6 +82,20 @@ def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key
         assert_same(KEYS, "", want, clean.outputs, tolerance=1e-10)
     except LawBroken:
         _check_missing_key(noisy)
+
+
+@checks_law(OWNED)
+def check_owned(subject: Subject) -> None:
+    """No leaf of the initial carry is another leaf, or a parameter."""
+    params = jax.tree.map(jnp.asarray, subject.params)
+    for batch_shape in ((), (2,)):
+        carry = subject.record.initial_carry(params, batch_shape)
+        seen, owners = {"params": params, "initial_carry": carry}, {}
+        for path, leaf in jax.tree_util.tree_flatten_with_path(seen)[0]:
+            if leaf.size:
+                name = jax.tree_util.keystr(path, simple=True, separator=".")
+                other = owners.setdefault(leaf.unsafe_buffer_pointer(), name)
+                require(other == name, OWNED, f"{name} is {other}: copy one")
 
 
 @checks_law(UNSETTLED)

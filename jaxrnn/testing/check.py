@@ -39,9 +39,10 @@ def check_cell(
     """Checks a cell against the laws that the engine rests on.
 
     In float64, on rows of seven steps that hold padding in front, between and behind, resets and
-    several sequences in a row, with gradients of params, inputs and carry: types, purity, finite
-    derivatives, padding, independent rows, shielded NaN, copied carries, resets, both directions,
-    finite differences, split, step, one compilation per shape, chunks, axes, evaluators and keys.
+    several sequences in a row, with gradients of params, inputs and carry: types, purity, carries
+    that may be donated, finite derivatives, split, padding, independent rows, shielded NaN, copied
+    carries, resets, both directions, finite differences, step, one compilation per shape, chunks,
+    axes, evaluators and keys.
 
     Args:
         cell: The cell.
@@ -124,17 +125,18 @@ def _check(record, num_inputs, params, make_xs, evaluators, seed):
 def _check_subject(subject, num_inputs, evaluators, key):
     traced.check_types(subject, num_inputs)
     traced.check_pure(subject)
+    calls.check_owned(subject)
     start, other_xs = make_case(subject)
     run = compiled(whole(subject, evaluators[0]), subject.params)
     case = in_the_middle(run, start, reverse=False)
     clean = rows.check_finite(run, case)
+    laws.check_split(subject, case, key)
     rows.check_padding(run, case, other_xs, clean)
     rows.check_rows_apart(run, case, other_xs, clean, subject.causal)
     if subject.causal:
         laws.check_step(subject, start, run(start))
     _check_flags(subject, run, case, clean, reverse=False)
     laws.check_gradient(run, case, clean, subject.params)
-    laws.check_split(subject, case, key)
     calls.check_unsettled(subject, case, clean)
     if subject.causal:
         laws.check_chunks(subject, case, clean)
