@@ -16,6 +16,7 @@ from jaxrnn.cells.gru import gru as gru
 from jaxrnn.cells.lru import LRUParams as LRUParams
 from jaxrnn.cells.lru import lru as lru
 from jaxrnn.cells.lstm import LSTMCarry as LSTMCarry
+from jaxrnn.cells.lstm import LSTMNorm as LSTMNorm
 from jaxrnn.cells.lstm import LSTMParams as LSTMParams
 from jaxrnn.cells.lstm import lstm as lstm
 from jaxrnn.cells.mgu import MGUCarry as MGUCarry
@@ -37,6 +38,7 @@ from jaxrnn.cells.s6 import s6 as s6
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm
+from jaxrnn.combinators import LearnedInitialCarryParams as LearnedInitialCarryParams
 from jaxrnn.combinators import learned_initial_carry as learned_initial_carry
 from jaxrnn.combinators import simple_cell as simple_cell
 from jaxrnn.diagnostics.jacobians import carry_jacobians as carry_jacobians
@@ -49,7 +51,9 @@ from jaxrnn.diagnostics.sensitivity import memory_horizon as memory_horizon
 from jaxrnn.diagnostics.spectrum import jacobian_spectrum as jacobian_spectrum
 from jaxrnn.evaluators.associative import associative as associative
 from jaxrnn.evaluators.auto import auto as auto
+from jaxrnn.evaluators.chunked import ChunkedInfo as ChunkedInfo
 from jaxrnn.evaluators.chunked import chunked as chunked
+from jaxrnn.evaluators.newton import NewtonInfo as NewtonInfo
 from jaxrnn.evaluators.newton import newton as newton
 from jaxrnn.evaluators.sequential import sequential as sequential
 from jaxrnn.labels import GradientNorms as GradientNorms
@@ -105,6 +109,8 @@ from jaxrnn.losses import squared_loss as squared_loss
 from jaxrnn.losses import sum_over_steps as sum_over_steps
 from jaxrnn.noise import recurrent_dropout as recurrent_dropout
 from jaxrnn.noise import zoneout as zoneout
+from jaxrnn.sequences.batching import Batch as Batch
+from jaxrnn.sequences.batching import StreamBatch as StreamBatch
 from jaxrnn.sequences.batching import bucket_batches as bucket_batches
 from jaxrnn.sequences.batching import stream_batches as stream_batches
 from jaxrnn.sequences.masks import lengths_from_mask as lengths_from_mask
@@ -117,7 +123,9 @@ from jaxrnn.sequences.packing import unpack as unpack
 from jaxrnn.sequences.pooling import last_valid as last_valid
 from jaxrnn.sequences.pooling import max_valid as max_valid
 from jaxrnn.sequences.pooling import mean_valid as mean_valid
+from jaxrnn.sequences.splits import EntityTimeSplit as EntityTimeSplit
 from jaxrnn.sequences.splits import split_by_entity_and_time as split_by_entity_and_time
+from jaxrnn.sequences.targets import ShiftedTargets as ShiftedTargets
 from jaxrnn.sequences.targets import shift_targets as shift_targets
 from jaxrnn.state_space import LinearCarry as LinearCarry
 from jaxrnn.state_space import Timed as Timed
@@ -127,7 +135,9 @@ from jaxrnn.training import make_tbptt_step as make_tbptt_step
 from jaxrnn.training import make_train_step as make_train_step
 from jaxrnn.types import Affine as Affine
 from jaxrnn.types import Cell as Cell
+from jaxrnn.types import Evaluator as Evaluator
 from jaxrnn.types import Layer as Layer
+from jaxrnn.types import Path as Path
 from jaxrnn.types import Rollout as Rollout
 from jaxrnn.types import Split as Split
 from jaxrnn.unroll import carries as carries
