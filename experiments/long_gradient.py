@@ -25,8 +25,9 @@ class Config:
     """The gradient of an LSTM over long sequences: memory and time, plain and in two levels.
 
     For each length the gradient is compiled both ways and XLA's temporary memory is noted; both
-    run, but for the longest length, where only the two-level one does. At the shortest length
-    both gradients are compared in float64.
+    run, but for the longest length, where only the two-level one does. All two-level ones run
+    before the plain ones, so that the peak of the process up to there is theirs. At the shortest
+    length both gradients are compared in float64.
     """
 
     lengths: tuple[int, ...] = (4096, 16384, 65536, 262144, 1000000)
@@ -54,7 +55,17 @@ class Config:
 
 
 class Gradient(NamedTuple):
-    """One gradient: temporary memory in MiB as XLA plans it, seconds (None: not run)."""
+    """One gradient.
+
+    Attributes:
+        num_steps: T.
+        evaluator: "two levels" or "plain".
+        temporary_mib: Temporary memory in MiB, as XLA plans it.
+        seconds: Of one run; None: compiled only.
+        peak_mib: The largest resident memory of the process until then, in MiB.
+        difference: In float64 from the other evaluator's gradient, relative to the largest entry
+            of each parameter; None: not compared.
+    """
 
     num_steps: int
     evaluator: Literal["plain", "two levels"]
@@ -67,15 +78,15 @@ class Gradient(NamedTuple):
 def measure(config: Config) -> Iterator[Gradient]:
     """Compiles and runs one gradient after the other, shortest first."""
     difference = _largest_difference(config.lengths[0], config.num_units)
-    with progress_bar(2 * sum(config.lengths)) as bar:
-        for num_steps in config.lengths:
-            for name in ("two levels", "plain"):
+    with progress_bar(2 * sum(config.lengths) - config.lengths[-1]) as bar:
+        for name in ("two levels", "plain"):
+            for num_steps in config.lengths:
                 bar.stage(f"{num_steps} steps, {name}")
                 runs = name == "two levels" or num_steps < config.lengths[-1]
                 result = _gradient(num_steps, config.num_units, name, runs)
                 if num_steps == config.lengths[0]:
                     result = result._replace(difference=difference)
-                bar.advance(num_steps)
+                bar.advance(num_steps if runs else 0)
                 bar.finish_stage(f"{num_steps} steps, {name}: {result.temporary_mib:.0f} MiB")
                 yield result
 
@@ -92,7 +103,7 @@ def report(config: Config, results: list[Gradient], folder) -> None:
         )
         for result in results
     ]
-    columns = ("steps", "evaluator", "temporary MiB", "seconds", "peak of the process MiB")
+    columns = ("steps", "evaluator", "temporary MiB", "seconds", "peak until then MiB")
     table = Table(f"Gradient of an LSTM-{config.num_units}, batch 1", columns, rows, num_names=2)
     show(table)
     compared = results[0]
