@@ -16,6 +16,7 @@ EXPERIMENTS = {
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
+    "rounding": "Every model in float32 against float64, along 65,536 steps.",
 }
 EXTRAS = ("aeon", "matplotlib", "rich", "tyro")
 
