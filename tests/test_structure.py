@@ -21,8 +21,9 @@ RANKS = [
     ({"evaluators"}, True),
     ({"layers"}, True),
     ({"unroll"}, False),
-    ({"training", "testing", "generation", "sampling"}, False),
-    ({"encoder_decoder", "diagnostics"}, False),
+    ({"generation"}, True),
+    ({"training", "testing"}, False),
+    ({"encoder_decoder"}, False),
     ({"diagnostics"}, True),
 ]
 ALLOWED_PACKAGES = {"jaxrnn", "jax", "optax", "numpy"}

@@ -1,0 +1,1 @@
+"""Generation: sequences that read the truth, their own outputs, or a mixture of both."""
