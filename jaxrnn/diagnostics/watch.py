@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.arguments import ByIdentity
 from jaxrnn.evaluators.scan import scan
 from jaxrnn.layers.recurrent import as_layer, recurrent
 from jaxrnn.types import Cell, Layer, Rollout
@@ -17,6 +18,7 @@ class Run(NamedTuple):
     """What an observer is given, time first, checked, masked inputs zero.
 
     Attributes:
+        record: The cell or layer itself.
         layer: The layer, or the cell as one that is evaluated step after step.
         params: Its parameters.
         carry: The carry to start from.
@@ -26,6 +28,7 @@ class Run(NamedTuple):
         key: Randomness, or None.
     """
 
+    record: Cell | Layer
     layer: Layer
     params: Any
     carry: Any
@@ -52,7 +55,8 @@ def watch(
     key: Any = None,
 ) -> Any:
     """What `observer(run, *options)` returns for the sequences; options are hashable."""
-    layer = _watched(cell_or_layer, observer, options)
+    as_layer(cell_or_layer)  # Raises for what is neither.
+    layer = _watching(ByIdentity(cell_or_layer), observer, options)
     return unroll(
         layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major, key=key
     ).info
@@ -70,24 +74,15 @@ def time_back(tree: Any, num_trailing_axes: int, time_major: bool) -> Any:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1 - num_trailing_axes), tree)
 
 
-def _watched(cell_or_layer, observer, options):
-    try:
-        hash(cell_or_layer)
-    except TypeError:  # A record with a dict of `num_feature_axes`.
-        return _watching(cell_or_layer, observer, options)
-    return _cached(cell_or_layer, observer, options)
-
-
-def _watching(cell_or_layer, observer, options):
+# The same layer for the same question: `unroll` compiles once for each layer it is given.
+@functools.lru_cache(maxsize=128)
+def _watching(static, observer, options):
+    cell_or_layer = static.record
     plain = isinstance(cell_or_layer, Cell)
     layer = recurrent(cell_or_layer, scan(1)) if plain else as_layer(cell_or_layer)
 
     def observe(params, carry, xs, mask, reset, key):
-        run = Run(layer, params, carry, xs, mask, reset, key)
+        run = Run(cell_or_layer, layer, params, carry, xs, mask, reset, key)
         return Rollout(carry, (), observer(run, *options))
 
     return layer._replace(unroll=observe)
-
-
-# The same layer for the same question: `unroll` compiles once for each layer it is given.
-_cached = functools.lru_cache(maxsize=256)(_watching)
