@@ -95,7 +95,7 @@ def test_flags_that_reset_nothing_draw_what_no_flags_draw():
 
 
 def test_keys_make_the_difference():
-    """Threads 10 and 12 of the peers: a rate without effect, masks not redrawn between calls."""
+    """keras#19395 and tensorflow#29391: a rate without effect, masks not redrawn between calls."""
     np.testing.assert_array_equal(dropped(), dropped())
     assert (dropped() != dropped(key=jax.random.key(1))).any()
     assert not dropped(rate=0.5).all() and dropped(rate=0.0).all()
@@ -106,6 +106,29 @@ def test_recurrent_dropout_without_a_key_is_the_cell():
     want = jr.unroll(cell, params, jnp.zeros((4, 1)))
     got = jr.unroll(jr.recurrent_dropout(cell, 0.5), params, jnp.zeros((4, 1)))
     jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def test_a_gru_learns_with_recurrent_dropout():
+    """keras#20276: with one mask for all gates it did not. The task is the sign of the first x."""
+    cell = jr.recurrent_dropout(jr.gru(8), 0.3)
+    xs = jax.random.normal(KEY, (64, 6, 1))
+    signs = jnp.sign(xs[:, 0, 0])
+
+    def loss_fn(params, key):
+        return ((jr.unroll(cell, params, xs, key=key).carry.h[:, 0] - 0.8 * signs) ** 2).mean()
+
+    optimizer, params = optax.adam(0.02), cell.init(KEY, 1)
+
+    def update(state, key):
+        params, opt_state = state
+        updates, opt_state = optimizer.update(jax.grad(loss_fn)(params, key), opt_state)
+        return (optax.apply_updates(params, updates), opt_state), None
+
+    keys = jax.random.split(KEY, 300)
+    (trained, _), _ = jax.jit(lambda state: jax.lax.scan(update, state, keys))(
+        (params, optimizer.init(params))
+    )
+    assert loss_fn(params, None) > 0.5 and loss_fn(trained, None) < 0.1
 
 
 def test_recurrent_dropout_leaves_the_pointwise_paths_whole():

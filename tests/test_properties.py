@@ -19,6 +19,10 @@ D, H = 2, 2
 CELLS = {
     "elman": jr.elman(H),
     "lstm": jr.lstm(H, peephole=True),
+    "gru": jr.gru(H),
+    "gru before": jr.gru(H, reset_after=False),
+    "mgu": jr.mgu(H),
+    "zoneout": jr.zoneout(jr.gru(H), 0.3),
     "learned lstm": jr.learned_initial_carry(jr.lstm(H, projection=1, coupled=True)),
 }
 # Cell, batch axes, T: few, because each is compiled once in both directions.
@@ -29,8 +33,12 @@ SHAPES = [
     ("lstm", (3,), 6),
     ("lstm", (2,), 1),
     ("learned lstm", (3,), 6),
+    ("gru", (3,), 5),
+    ("gru before", (2,), 5),
+    ("mgu", (3,), 5),
+    ("zoneout", (2,), 5),
 ]
-EXAMPLES = 50
+EXAMPLES = 40
 
 
 def pieces(reset, reverse):
@@ -54,6 +62,9 @@ def single_step(name):
     cell = CELLS[name]
 
     def step(params, carry, x):
+        if cell.prepare is not None:
+            xs = cell.prepare(params, None, x[None], None)
+            x = jax.tree.map(lambda leaf: leaf[0], xs)
         carry = cell.advance(params, carry, cell.project(params, x))
         return carry, cell.emit(params, carry, x)
 

@@ -33,6 +33,7 @@ def make(name, dtype=jnp.float32):
 
 @each_cell
 def test_every_gate_starts_orthogonal(name):
+    """keras#9149: an orthogonal matrix of all gates has blocks that are not."""
     _, params, num_gates = make(name)
     for gate in np.split(np.asarray(params.recurrent_kernel), num_gates, axis=1):
         product = gate.T @ gate if gate.shape[0] == H else gate @ gate.T
@@ -41,6 +42,7 @@ def test_every_gate_starts_orthogonal(name):
 
 @each_cell
 def test_shapes(name):
+    """trax#1078: the state had the width of the input."""
     cell, params, num_gates = make(name)
     width = cell.num_outputs(D)
     assert params.kernel.shape == (D, num_gates * H)

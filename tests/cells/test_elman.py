@@ -72,8 +72,24 @@ def test_any_activation(x64, activation, in_numpy):
 def test_parameter_count(num_inputs, num_units):
     params = jr.elman(num_units).init(jax.random.key(0), num_inputs)
     count = num_inputs * num_units + num_units**2 + num_units
-    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
+    assert num_numbers(params) == count
     assert not params.bias.any()
+
+
+def num_numbers(params):
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(("num_inputs", "num_units", "num_classes"), [(1, 1, 1), (10, 4, 3)])
+def test_parameter_count_of_a_classifier(num_inputs, num_units, num_classes):
+    """flax#3746: a second bias is H parameters more that add nothing."""
+    model = jr.serial(jr.elman(num_units), jr.dense(num_classes))
+    recurrence = num_inputs * num_units + num_units**2 + num_units
+    readout = num_classes * num_units + num_classes
+    params = model.init(jax.random.key(0), num_inputs)
+    assert num_numbers(params) == recurrence + readout
+    of_torch = num_units * (num_inputs + num_units + 2)
+    assert of_torch - num_numbers(params[0]) == num_units
 
 
 def test_the_gradient_reaches_back_by_the_product_of_jacobians(x64):

@@ -128,6 +128,7 @@ def test_peepholes_start_as_the_plain_cell_and_norms_at_one():
 @pytest.mark.parametrize(("forget_bias", "value"), [(None, 1), (0.0, 0), (-2.5, -2.5), (3, 3)])
 @pytest.mark.parametrize("coupled", [False, True])
 def test_forget_bias(forget_bias, value, coupled):
+    """jax#21749, pytorch#20102: no way to start with a forget bias of 1."""
     cell = jr.lstm(H, coupled=coupled, forget_bias=forget_bias)
     bias = cell.init(jax.random.key(0), D).bias.reshape(-1, H)
     zeros = np.zeros(H)

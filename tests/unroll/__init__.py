@@ -1,4 +1,4 @@
 """The engine's door, by worked numbers and by what users of other libraries stumbled over.
 
-"Thread n" is the n-th thread of the list of peers' issues that the library was designed against.
+A name like flax#3507 is an issue or a pull request of that project, in which they stumbled.
 """

@@ -43,7 +43,7 @@ def counter_cell():
 
 
 def test_an_output_that_is_no_leaf_of_the_carry():
-    """Thread 2: a masked step repeated the first state as if it were the output."""
+    """keras#11472: a masked step repeated the first state as if it were the output."""
     xs = np.ones((2, 4, 2))
     mask = np.array([[1, 1, 0, 0], [0, 1, 0, 1]], bool)
     rollout = jr.unroll(counter_cell(), jnp.ones(()), xs, mask=mask)
@@ -53,7 +53,7 @@ def test_an_output_that_is_no_leaf_of_the_carry():
 
 @pytest.mark.parametrize("checkpoint", [None, "sqrt"])
 def test_an_int_in_the_carry_differentiates(checkpoint):
-    """Thread 22: the backward pass of scan failed on an int leaf."""
+    """jax#22045: the backward pass of scan failed on an int leaf."""
     cell, evaluator = counter_cell(), jr.sequential(checkpoint=checkpoint)
 
     def loss(gain, carry):
@@ -68,7 +68,7 @@ def test_an_int_in_the_carry_differentiates(checkpoint):
 
 
 def test_a_learned_carry_with_an_int_differentiates():
-    """Thread 22 and 30: the int is kept, the rest learns."""
+    """jax#22045 and flax#868: the int is kept, the rest learns."""
     cell = jr.learned_initial_carry(counter_cell())
     params = cell.init(jax.random.key(0), 2)
     reset = np.array([0, 0, 1, 0], bool)
@@ -81,7 +81,7 @@ def test_a_learned_carry_with_an_int_differentiates():
 
 
 def test_a_matrix_memory_is_masked_and_reset_by_row():
-    """Thread 3: the mask was tiled on the wrong axes for states of more than two axes."""
+    """keras#11498: the mask was tiled on the wrong axes for states of more than two axes."""
 
     def initial_carry(params, batch_shape=()):
         return jnp.zeros((*batch_shape, 2, 2))
@@ -105,7 +105,7 @@ def test_a_matrix_memory_is_masked_and_reset_by_row():
 
 
 def test_no_carry_is_the_initial_carry():
-    """Thread 15: hidden=None differed from an explicit zero."""
+    """mlx#3249: hidden=None differed from an explicit zero."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     assert_equal(
@@ -115,7 +115,7 @@ def test_no_carry_is_the_initial_carry():
 
 
 def test_a_reset_means_that_x_starts_a_sequence():
-    """Thread 8: the carry was reset one step too late, by the done of the step itself."""
+    """JaxMARL#119: the carry was reset one step too late, by the done of the step itself."""
     done = jnp.array([False, True, False])
     outputs = smooth([2.0, 4.0, 8.0], reset=jr.reset_from_done(done)).outputs
     assert outputs[:, 0].tolist() == [1.0, 2.5, 4.0]
@@ -133,7 +133,7 @@ def test_read_backwards_a_reset_cuts_at_the_same_place():
 
 
 def test_a_reset_returns_to_the_learned_carry():
-    """Thread 30."""
+    """flax#868."""
     cell = jr.learned_initial_carry(SMOOTHER)
     params = cell.init(jax.random.key(0), 1)._replace(initial_carry=jnp.array([8.0]))
     reset = jnp.array([False, False, True])
@@ -176,7 +176,7 @@ WRONG_CARRIES = {
 
 @pytest.mark.parametrize("name", WRONG_CARRIES)
 def test_other_carries_raise(name):
-    """Threads 32, 33 and 51: (c, h) for (h, c), unreadable errors, classes lost in reloading."""
+    """flax#3613, flax#4513, haiku#388: (c, h) for (h, c), unreadable errors, classes lost."""
     change, error, message = WRONG_CARRIES[name]
     cell, params = lstm()
     carry = change(cell.initial_carry(params, (3,)))

@@ -29,7 +29,7 @@ def test_two_batch_axes_with_masks_and_a_carry():
 
 
 def test_time_major_moves_every_sequence():
-    """Thread 38."""
+    """jax#18867."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     want = jr.unroll(cell, params, xs, mask=MASK)
@@ -70,7 +70,7 @@ def test_step_is_unroll_of_one_step():
 
 
 def test_carries_are_the_carry_behind_every_step():
-    """Threads 29 and 35: all states, with padding repeating the one before it."""
+    """flax#3151 and equinox#855: all states, with padding repeating the one before it."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     reset = np.arange(NUM_STEPS) == np.array([[2], [2], [2]])
@@ -124,7 +124,7 @@ def test_an_advance_that_changes_the_carry_is_told():
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 def test_the_carry_is_at_least_float32(dtype):
-    """Threads 38 and 49: low precision broke the scan's types, or crept into the carry."""
+    """jax#18867 and jax#30176: low precision broke the scan's types, or crept into the carry."""
     cell = jr.lstm(3, param_dtype=dtype)
     params = cell.init(jax.random.key(0), 2)
     rollout = jr.unroll(cell, params, jnp.asarray(inputs(3, NUM_STEPS), dtype), mask=MASK)

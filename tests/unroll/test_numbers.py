@@ -35,7 +35,7 @@ def test_an_input_m_steps_old_weighs_one_minus_alpha_alpha_to_the_m():
 
 
 def test_detaching_keeps_the_value_and_cuts_the_gradient():
-    """Thread 41: a detached carry goes on with 0.5; a reset one starts from 0."""
+    """keras#8945: a detached carry goes on with 0.5; a reset one starts from 0."""
 
     def in_two_chunks(carry, cut):
         first = smooth([2.0, 0.0], carry=carry).carry

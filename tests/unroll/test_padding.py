@@ -18,7 +18,7 @@ from unroll.example import (
 
 
 def test_interior_masks_skip_the_carry():
-    """Thread 27: any mask, not only right padding, and it keeps the carry."""
+    """flax#3507: any mask, not only right padding, and it keeps the carry."""
     cell, params = lstm()
     xs = inputs(NUM_STEPS)
     mask = np.array([0, 1, 0, 1, 1, 0], bool)
@@ -30,7 +30,7 @@ def test_interior_masks_skip_the_carry():
 
 
 def test_the_amount_of_padding_does_not_matter():
-    """Thread 4: zeros in padding moved the state through biases."""
+    """keras#1300: zeros in padding moved the state through biases."""
     cell, params = lstm()
     xs = inputs(3)
     short = jr.unroll(cell, params, xs)
@@ -41,7 +41,7 @@ def test_the_amount_of_padding_does_not_matter():
 
 
 def test_reading_backwards_starts_behind_the_padding():
-    """Threads 5 and 7: the backward pass of peers started in the padding."""
+    """keras#7244 and kermitt2/delft#231: the backward pass of peers started in the padding."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     rollout = jr.unroll(cell, params, xs, mask=MASK, reverse=True)
@@ -52,7 +52,7 @@ def test_reading_backwards_starts_behind_the_padding():
 
 
 def test_the_last_carry_read_backwards_is_the_one_at_the_first_step():
-    """Thread 17: which part of h_n is the backward one."""
+    """pytorch#145073: which part of h_n is the backward one."""
     cell, params = lstm()
     rollout = jr.unroll(cell, params, inputs(3, NUM_STEPS), reverse=True)
     assert_equal(rollout.carry.h, rollout.outputs[:, 0])
@@ -60,7 +60,7 @@ def test_the_last_carry_read_backwards_is_the_one_at_the_first_step():
 
 @pytest.mark.parametrize("dtype", [bool, np.int32, np.uint8, np.float32, jnp.bfloat16])
 def test_masks_and_resets_of_zeros_and_ones_are_flags(dtype):
-    """Thread 9: int dones used as indices reset the wrong rows."""
+    """rsl_rl#28: int dones used as indices reset the wrong rows."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     reset = np.arange(NUM_STEPS) == np.array([[1], [2], [0]])
@@ -97,7 +97,7 @@ def test_other_flags_raise(name, argument):
 
 
 def test_lengths_out_of_range_raise():
-    """Threads 23 and 26: peers clamped a length above T, or wrapped 0 round to the end."""
+    """jax#17966 and pytorch#144207: a length above T was clamped, or 0 wrapped to the end."""
     with pytest.raises(ValueError, match="seq_lengths must lie in 0"):
         jr.mask_from_lengths(np.array([7, 3]), NUM_STEPS)
     with pytest.raises(ValueError, match="seq_lengths must lie in 0"):
@@ -106,7 +106,7 @@ def test_lengths_out_of_range_raise():
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_length_zero_gives_the_carry_back_and_zeros(reverse):
-    """Threads 23, 24 and 25: length 0 crashed, or gave the carry behind the padding."""
+    """jax#17966, pytorch#4582, tensorflow#36139: length 0 crashed, or gave the padding's carry."""
     cell, params = lstm()
     xs = np.where(MASK[..., None], inputs(3, NUM_STEPS), np.nan)
     carry = jax.tree.map(jnp.ones_like, cell.initial_carry(params, (3,)))
@@ -116,7 +116,7 @@ def test_length_zero_gives_the_carry_back_and_zeros(reverse):
 
 
 def test_a_batch_of_nothing_but_padding():
-    """Threads 23 and 25: all lengths 0, forward and backward."""
+    """jax#17966 and tensorflow#36139: all lengths 0, forward and backward."""
     cell, params = lstm()
     xs = np.full((3, NUM_STEPS, 2), np.nan)
 
@@ -130,7 +130,7 @@ def test_a_batch_of_nothing_but_padding():
 
 
 def test_the_number_of_steps_stays_when_every_row_is_shorter():
-    """Thread 26: pack and pad cut T down to the longest row."""
+    """pytorch#144207: pack and pad cut T down to the longest row."""
     cell, params = lstm()
     rollout = jr.unroll(cell, params, inputs(3, NUM_STEPS), mask=MASK & (np.arange(NUM_STEPS) < 3))
     assert rollout.outputs.shape == (3, NUM_STEPS, 3)
@@ -138,7 +138,7 @@ def test_the_number_of_steps_stays_when_every_row_is_shorter():
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, 1e300])
 def test_padding_reaches_neither_values_nor_gradients(poison):
-    """Threads 18 and 19: a `where` behind the step leaves NaN in its gradient."""
+    """jax#1052 and keras#2819: a `where` behind the step leaves NaN in its gradient."""
     cell, params = lstm()
     weights = np.random.default_rng(2).standard_normal((3, NUM_STEPS, 3))
 
@@ -155,7 +155,7 @@ def test_padding_reaches_neither_values_nor_gradients(poison):
 
 
 def test_a_real_nan_shows():
-    """Thread 20: NaN under a True mask is data, and must not be hidden."""
+    """WeatherGenerator#2723: NaN under a True mask is data, and must not be hidden."""
     cell, params = lstm()
     xs = inputs(NUM_STEPS)
     xs[2] = np.nan
@@ -165,7 +165,7 @@ def test_a_real_nan_shows():
 
 
 def test_a_row_is_the_same_alone_and_in_a_batch():
-    """Thread 21: a sample that was fine alone became NaN in a batch."""
+    """pytorch#177016: a sample that was fine alone became NaN in a batch."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     xs[0] = np.nan

@@ -15,7 +15,7 @@ from unroll.example import (
 
 
 def test_transformations_compose():
-    """Thread 48: vmap, double backward and forward mode, which RNN kernels lack."""
+    """pytorch#5261: vmap, double backward and forward mode, which RNN kernels lack."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
 
@@ -37,7 +37,7 @@ def test_transformations_compose():
 
 
 def test_double_backward_is_the_difference_of_gradients():
-    """Thread 48."""
+    """pytorch#5261."""
     cell, params = lstm()
     xs = inputs(NUM_STEPS)
     direction = inputs(NUM_STEPS, seed=3)
@@ -54,7 +54,7 @@ def test_double_backward_is_the_difference_of_gradients():
 
 
 def test_jit_needs_no_key():
-    """Thread 50: zeros drew a key, which failed under jit."""
+    """flax#4713: zeros drew a key, which failed under jit."""
     cell, params = lstm()
     xs = inputs(3, NUM_STEPS)
     jitted = jax.jit(lambda params, xs: jr.unroll(cell, params, xs))(params, xs)
@@ -62,10 +62,21 @@ def test_jit_needs_no_key():
 
 
 def test_the_path_that_ran_is_told():
-    """Thread 54: the fused path was silently not taken."""
+    """keras#20902: the fused path was silently not taken."""
     cell, params = lstm()
     rollout = jax.jit(lambda xs: jr.unroll(cell, params, xs))(inputs(NUM_STEPS))
     assert rollout.info.evaluator == "sequential"
+
+
+def test_the_program_does_not_grow_with_the_sequence():
+    """jax#2777: unrolled loops compile ever longer."""
+    cell, params = lstm()
+
+    def size(num_steps):
+        loss = lambda params: jr.unroll(cell, params, inputs(num_steps)).outputs.sum()  # noqa: E731
+        return len(str(jax.make_jaxpr(jax.grad(loss))(params)).splitlines())
+
+    assert size(10) == size(1000)
 
 
 def counting(cell, traces):
