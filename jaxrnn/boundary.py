@@ -44,14 +44,18 @@ def project(cell: Cell, params: Any, xs: Any) -> Any:
 
 def in_compute_dtype(params: Any, tree: Any) -> Any:
     """The real leaves of a tree in promote(params, float32), the complex ones in its complex."""
-    dtype = checks.compute_dtype(params)
+    return cast(tree, checks.compute_dtype(params))
 
-    def cast(leaf):
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """The real leaves of a tree in a dtype, the complex ones in its complex, others as they are."""
+
+    def leaf_cast(leaf):
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
             return leaf.astype(jnp.promote_types(dtype, jnp.complex64))
         return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
-    return jax.tree.map(cast, tree)
+    return jax.tree.map(leaf_cast, tree)
 
 
 def varying_like(tree: Any, like: Any) -> Any:

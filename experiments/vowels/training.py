@@ -31,7 +31,7 @@ class Trained(NamedTuple):
         readout: What is classified.
         num_params: Parameters of one seed.
         history: Name to `[S, E]`, one number a seed and epoch.
-        failed: bool `[S]`, a loss or a logit was not finite.
+        failed: bool `[S]`, a loss, in training or in scoring, was not finite.
         padding: Scores with and without a mask; none for mean pooling.
         seconds: Wall time, compilation included.
     """

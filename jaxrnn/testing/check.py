@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.boundary import cast
 from jaxrnn.evaluators.sequential import sequential
 from jaxrnn.testing import calls, laws, rows, traced
 from jaxrnn.testing.cases import (
@@ -117,7 +118,7 @@ def _check(record, num_inputs, params, make_xs, evaluators, seed):
         key_params, key = jax.random.split(jax.random.key(seed))
         drawn = record.init(key_params, num_inputs) if params is None else params
         vectors = make_xs(key, (NUM_VECTORS,))
-        arrays = jax.device_get(traced.cast((drawn, vectors), jnp.float64))
+        arrays = jax.device_get(cast(jax.tree.map(jnp.asarray, (drawn, vectors)), jnp.float64))
         at = _without_zeros(arrays[0]) if params is None else arrays[0]
         _check_subject(Subject(record, at, arrays[1]), num_inputs, evaluators, key)
 

@@ -1,12 +1,12 @@
 """The laws that tracing alone can check: types and purity."""
 
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks
+from jaxrnn.boundary import cast
 from jaxrnn.testing.cases import Subject
 from jaxrnn.testing.compare import assert_finite, assert_same, checks_law, require
 from jaxrnn.unroll import unroll
@@ -16,17 +16,6 @@ PURE = "pure: tracing twice gives the same program"
 
 BATCH_SHAPE = (2, 3)
 NUM_STEPS = 4
-
-
-def cast(tree: Any, dtype: Any) -> Any:
-    """The floating leaves in a dtype, the complex ones in complex64 or complex128."""
-
-    def leaf_cast(leaf):
-        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
-            return leaf.astype(jnp.promote_types(dtype, jnp.complex64))
-        return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return jax.tree.map(lambda leaf: leaf_cast(jnp.asarray(leaf)), tree)
 
 
 @checks_law(TYPES)
