@@ -72,8 +72,10 @@ def emit(params: SLSTMParams, carry: SLSTMCarry, x: Any) -> Any:
 def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLSTMCarry:
     """h = c = n = 0 and m = -1e30, `[*batch, H]`."""
     num_heads, width, _ = params.recurrent_kernel.shape
-    zeros = jnp.zeros((*batch_shape, num_heads * width), checks.compute_dtype(params))
-    return SLSTMCarry(zeros, zeros, zeros, jnp.full_like(zeros, _BELOW_EVERY_GATE))
+    shape, dtype = (*batch_shape, num_heads * width), checks.compute_dtype(params)
+    # An array for each leaf: a carry that holds one array twice cannot be donated.
+    h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
+    return SLSTMCarry(h, c, n, jnp.full(shape, _BELOW_EVERY_GATE, dtype))
 
 
 def slstm(
