@@ -13,6 +13,12 @@ _SSM = (
     *("nu_log", "theta_log", "gamma_log", "low_rank_real", "low_rank_imag"),
     *("a_log", "dt_bias", "log_rate", "step_bias"),
 )
+_READOUT = ("output_", "skip", "norm_")
+# Records over time in which nothing of the above has a name.
+_OVER_TIME = (
+    *("MinGRUParams", "MinLSTMParams", "MLSTMParams", "MambaParams", "Mamba2Params"),
+    *("CausalConvParams", "SelfAttentionParams"),
+)
 
 
 def parameter_labels(params: Any) -> Any:
@@ -22,9 +28,11 @@ def parameter_labels(params: Any) -> Any:
       and a learned `initial_carry`.
     * `"ssm"`: eigenvalues, rates and steps of linear recurrences, `decay_log`, `step_log` and their
       like, which want no weight decay and a smaller learning rate.
-    * `"input"`: the other parameters of a record that has one of those, and embedding tables.
-    * `"readout"`: everything else: `output_...` and `skip...` of such a record, dense layers and
-      norms wherever they stand.
+    * `"input"`: what reads x: the other parameters of a record that has one of those, or is that of
+      a layer over time (minGRU, minLSTM, mLSTM, Mamba, convolution, attention), biases among them,
+      and embedding tables.
+    * `"readout"`: everything else: `output_...`, `skip...` and `norm_...` of such a record, dense
+      layers, gated perceptrons and norms wherever they stand.
 
     Args:
         params: The parameters of a cell, of a layer, or any tree of those.
@@ -37,14 +45,27 @@ def parameter_labels(params: Any) -> Any:
         >>> params = jr.elman(4).init(jax.random.key(0), 3)
         >>> parameter_labels(params)
         ElmanParams(kernel='input', recurrent_kernel='recurrent', bias='input')
+
+        State spaces with a learning rate of their own and no weight decay; here the gradient is
+        zero, so that decay alone moves what it moves:
+
+        >>> params = jr.mamba(4).init(jax.random.key(0), 2)
+        >>> others = optax.adamw(1e-2, weight_decay=0.1)
         >>> optimizer = optax.multi_transform(
-        ...     {"recurrent": optax.adam(1e-3), "input": optax.adam(1e-2)}, parameter_labels
+        ...     {"ssm": optax.adam(1e-3), "input": others, "readout": others}, parameter_labels
         ... )
+        >>> gradients = jax.tree.map(jnp.zeros_like, params)
+        >>> state = jax.jit(optimizer.init)(params)
+        >>> updates, state = jax.jit(optimizer.update)(gradients, state, params)
+        >>> bool(updates.ssm.a_log.any()), bool(updates.kernel.any())
+        (False, True)
     """
-    paths, tree = jax.tree_util.tree_flatten_with_path(params)
-    names = [[_name(entry) for entry in path] for path, _ in paths]
-    recurrences = {
-        tuple(path[:-1]) for path in names if path and (_is_recurrent(path[-1]) or path[-1] in _SSM)
+    flat, tree = jax.tree_util.tree_flatten_with_path(params)
+    paths = [[_name(entry) for entry in path] for path, _ in flat]
+    over_time = {
+        tuple(path[:-1])
+        for path, (entries, _) in zip(paths, flat, strict=True)
+        if path and (_is_recurrent(path[-1]) or path[-1] in _SSM or _is_over_time(params, entries))
     }
 
     def label(path):
@@ -53,12 +74,11 @@ def parameter_labels(params: Any) -> Any:
             return "recurrent"
         if name in _SSM:
             return "ssm"
-        reads = name.startswith(("output_", "skip"))
-        if name == "table" or (tuple(path[:-1]) in recurrences and not reads):
+        if name == "table" or (tuple(path[:-1]) in over_time and not name.startswith(_READOUT)):
             return "input"
         return "readout"
 
-    return tree.unflatten([label(path) for path in names])
+    return tree.unflatten([label(path) for path in paths])
 
 
 class GradientNorms(NamedTuple):
@@ -108,6 +128,20 @@ def gradient_norms(gradients: Any) -> GradientNorms:
 
 def _is_recurrent(name: str) -> bool:
     return name.startswith("recurrent") or name in _RECURRENT
+
+
+def _is_over_time(params: Any, entries: tuple[Any, ...]) -> bool:
+    """Whether the record that holds a leaf is one of those that its class tells."""
+    record = params
+    for entry in entries[:-1]:
+        match entry:
+            case jax.tree_util.GetAttrKey(name):
+                record = getattr(record, name)
+            case jax.tree_util.DictKey(key) | jax.tree_util.SequenceKey(key):
+                record = record[key]
+            case _:
+                return False
+    return type(record).__name__ in _OVER_TIME
 
 
 def _name(entry: Any) -> str:
