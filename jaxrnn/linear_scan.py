@@ -55,8 +55,9 @@ def linear_scan(
         axis: The time axis of `b`.
         reverse: Run from the end: hₜ = aₜ ⊙ hₜ₊₁ + bₜ, a boundary before t cutting what comes
             from t to t - 1.
-        method: "sequential", "associative", "chunked", or "auto": sequential on CPU, where it is
-            several times faster to run and to compile, and associative elsewhere.
+        method: "sequential", "associative", "chunked", or "auto": sequential on CPU, where it was
+            measured to run and to compile several times faster, and associative, of depth O(log T),
+            elsewhere, where nothing was measured.
 
     Returns:
         h `[..., T, N]` for every step.
