@@ -104,10 +104,9 @@ def test_states_of_all_steps_are_never_stored():
     assert temporary(128) - temporary(8) < all_states / 2
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_bfloat16_inputs_run_in_float32(scale):
+def test_bfloat16_inputs_run_in_float32():
     layer, params, xs, *_ = make(jnp.float32)
-    xs = (scale * xs).astype(jnp.bfloat16)
+    xs = xs.astype(jnp.bfloat16)
 
     def loss(params, xs):
         rollout = jr.unroll(layer, params, xs)

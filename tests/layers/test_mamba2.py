@@ -170,10 +170,8 @@ def test_memory_grows_with_the_chunk_and_not_with_the_square_of_time():
     assert temporary(2048) < 2.5 * temporary(1024)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_bfloat16_inputs_run_in_float32(scale):
-    layer, params, xs = make(4, jnp.float32)
-    xs = (scale * xs).astype(jnp.bfloat16)
+def test_bfloat16_parameters_and_inputs_run_in_float32():
+    layer, params, xs = make(4, jnp.bfloat16)
 
     def loss(params, xs):
         rollout = jr.unroll(layer, params, xs)

@@ -158,11 +158,10 @@ def test_scores_that_overflow_stay_in_their_sequence():
     np.testing.assert_allclose(gradient[3:], wanted[3:], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_bfloat16_inputs_and_scores_out_of_range(scale):
-    layer = jr.self_attention(HEADS, window=5)
+def test_bfloat16_parameters_and_inputs_run_in_float32():
+    layer = jr.self_attention(HEADS, window=5, param_dtype=jnp.bfloat16)
     params = layer.init(jax.random.key(0), D)
-    xs = (scale * jax.random.normal(jax.random.key(1), (BATCH, T, D))).astype(jnp.bfloat16)
+    xs = jax.random.normal(jax.random.key(1), (BATCH, T, D), jnp.bfloat16)
 
     def loss(params, xs):
         rollout = jr.unroll(layer, params, xs)
