@@ -53,6 +53,9 @@ from jaxrnn.diagnostics.sensitivity import input_sensitivity as input_sensitivit
 from jaxrnn.diagnostics.sensitivity import last_output_sensitivity as last_output_sensitivity
 from jaxrnn.diagnostics.sensitivity import memory_horizon as memory_horizon
 from jaxrnn.diagnostics.spectrum import jacobian_spectrum as jacobian_spectrum
+from jaxrnn.encoder_decoder import EncoderDecoder as EncoderDecoder
+from jaxrnn.encoder_decoder import EncoderDecoderParams as EncoderDecoderParams
+from jaxrnn.encoder_decoder import encoder_decoder as encoder_decoder
 from jaxrnn.evaluators.associative import associative as associative
 from jaxrnn.evaluators.auto import auto as auto
 from jaxrnn.evaluators.chunked import ChunkedInfo as ChunkedInfo
@@ -78,6 +81,11 @@ from jaxrnn.layers.block import language_model as language_model
 from jaxrnn.layers.causal_conv import CausalConvParams as CausalConvParams
 from jaxrnn.layers.causal_conv import causal_conv as causal_conv
 from jaxrnn.layers.convolutional import convolutional as convolutional
+from jaxrnn.layers.cross_attention import Attended as Attended
+from jaxrnn.layers.cross_attention import Memory as Memory
+from jaxrnn.layers.cross_attention import attention_weights as attention_weights
+from jaxrnn.layers.cross_attention import cross_attention as cross_attention
+from jaxrnn.layers.cross_attention import source_memory as source_memory
 from jaxrnn.layers.dense import DenseParams as DenseParams
 from jaxrnn.layers.dense import dense as dense
 from jaxrnn.layers.dropout import dropout as dropout
@@ -105,6 +113,11 @@ from jaxrnn.layers.residual import residual as residual
 from jaxrnn.layers.s4 import S4Carry as S4Carry
 from jaxrnn.layers.s4 import S4Params as S4Params
 from jaxrnn.layers.s4 import s4 as s4
+from jaxrnn.layers.scores import AdditiveScoreParams as AdditiveScoreParams
+from jaxrnn.layers.scores import DotScoreParams as DotScoreParams
+from jaxrnn.layers.scores import Score as Score
+from jaxrnn.layers.scores import additive_score as additive_score
+from jaxrnn.layers.scores import dot_score as dot_score
 from jaxrnn.layers.self_attention import KeyValue as KeyValue
 from jaxrnn.layers.self_attention import SelfAttentionParams as SelfAttentionParams
 from jaxrnn.layers.self_attention import self_attention as self_attention

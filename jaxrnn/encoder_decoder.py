@@ -1,0 +1,189 @@
+"""From one sequence to another: an encoder, a decoder, and what passes between them."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxrnn import checks
+from jaxrnn.generation.forcing import teacher_forced
+from jaxrnn.generation.running import generate
+from jaxrnn.layers.cross_attention import Memory, cross_attention, source_memory
+from jaxrnn.layers.recurrent import as_layer
+from jaxrnn.layers.scores import Score
+from jaxrnn.layers.serial import serial
+from jaxrnn.randomness import split_key
+from jaxrnn.types import Cell, Layer
+from jaxrnn.unroll import unroll
+
+
+class EncoderDecoderParams(NamedTuple):
+    """`encoder`, and `decoder`: those of decoder, attention if there is any, and readout."""
+
+    encoder: Any
+    decoder: Any
+
+
+class EncoderDecoder(NamedTuple):
+    """A map from a source to another sequence, as a record of pure functions.
+
+    Attributes:
+        init: `(key, num_source_inputs, num_inputs) -> params`.
+        encode: `(params, source, *, mask=None, key=None) -> carry`: what the decoder starts from.
+        decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
+            `unroll`, `step`, `free_run`; the same object for the same size of source.
+        teacher_forced: `(params, source, xs, *, source_mask=None, mask=None, key=None)
+            -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs `[..., T]`, a start
+            token in front.
+        generate: `(params, source, prompt, num_steps, *, source_mask=None, **choice)
+            -> Generated`: `generate` with its arguments, the prompt being the start token.
+    """
+
+    init: Callable[..., EncoderDecoderParams]
+    encode: Callable[..., Any]
+    decoder: Callable[[Any], Layer]
+    teacher_forced: Callable[..., Any]
+    generate: Callable[..., Any]
+
+
+def encoder_decoder(
+    encoder: Cell | Layer,
+    decoder: Cell | Layer,
+    readout: Cell | Layer,
+    *,
+    attention: Score | None = None,
+    reverse_source: bool = False,
+    bridge: Callable[[Any], Any] | None = None,
+) -> EncoderDecoder:
+    """Reads a source, then writes another sequence from what it kept of it.
+
+        h_S, m = encoder(source),  p(x | source) = Πₜ readout([dₜ, cₜ]),  d = decoder(x; h_S)
+
+    Without attention the decoder starts from the encoder's last carry and nothing else passes:
+    the fixed vector of Sutskever et al. 2014 (arXiv:1409.3215), who also read the source in
+    reverse, so that its first words are nearest. With attention every step also sees the context
+    cₜ = Σⱼ αₜⱼ mⱼ of all encoder outputs: see `cross_attention` and, for the score, `dot_score`
+    (Luong et al. 2015) and `additive_score` (Bahdanau et al. 2015). The outputs of the encoder
+    and their keys then travel in the decoder's carry, so streaming, masks and chunks work as
+    everywhere. A row without a real source step starts from the initial carry and sees c = 0.
+
+    Args:
+        encoder: Reads the source `[..., S, D]` or tokens `[..., S]`. With a `bridge` it need not
+            be causal.
+        decoder: Causal; reads the target. `serial(embed(D), lstm(H))`, say.
+        readout: Causal; from the decoder's outputs (and the context behind them) to logits.
+        attention: A score; None is the fixed vector.
+        reverse_source: Read the source from its end.
+        bridge: `(carry of the encoder) -> carry of the decoder`, or -> None for the decoder's own
+            initial carry. None hands the carry on; then both must have the same structure.
+
+    Returns:
+        The `EncoderDecoder`.
+
+    Raises:
+        TypeError: A part is neither a Cell nor a Layer, `attention` no Score, `bridge` no
+            function, `reverse_source` no bool; or (in `encode`) the carry handed over has
+            another structure or dtype than the decoder's.
+        ValueError: The decoder or the readout is not causal; or (in `encode`) the carry has
+            other sizes.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> model = jr.encoder_decoder(
+        ...     encoder=jr.serial(jr.embed(8), jr.gru(16)),
+        ...     decoder=jr.serial(jr.embed(8), jr.gru(16)),
+        ...     readout=jr.dense(11),
+        ...     attention=jr.additive_score(12),
+        ... )
+        >>> params = model.init(jax.random.key(0), 30, 11)
+        >>> source, start = jnp.array([[4, 2, 7, 0]]), jnp.array([[1]])
+        >>> written = model.generate(params, source, start, 6, source_mask=source != 0, stop=2)
+        >>> xs = jnp.concatenate([start, written.tokens], axis=1)
+        >>> rollout = model.teacher_forced(params, source, xs, source_mask=source != 0)
+        >>> rollout.outputs.shape, jr.attention_weights(rollout).shape
+        ((1, 7, 11), (1, 7, 4))
+    """
+    source_layer = as_layer(encoder, "encoder")
+    target_layer, output_layer = _causal(decoder, "decoder"), _causal(readout, "readout")
+    checks.boolean(reverse_source, "reverse_source")
+    if attention is not None and not isinstance(attention, Score):
+        raise TypeError(f"attention must be a Score, dot_score(64) say, got {attention!r}.")
+    if bridge is not None and not callable(bridge):
+        raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
+
+    # One object for one size of source: `unroll` compiles once for each layer it is given.
+    @functools.lru_cache(maxsize=64)
+    def stack(num_source_steps, num_memory):
+        if attention is None:
+            return serial(target_layer, output_layer)
+        looking = cross_attention(attention, num_source_steps, num_memory)
+        return serial(target_layer, looking, output_layer)
+
+    def init(key, num_source_inputs, num_inputs):
+        encoder_key, decoder_key = jax.random.split(key)
+        writer = stack(1, source_layer.num_outputs(num_source_inputs))
+        return EncoderDecoderParams(
+            source_layer.init(encoder_key, num_source_inputs),
+            writer.init(decoder_key, num_inputs),
+        )
+
+    def encode(params, source, *, mask=None, key=None):
+        rollout = unroll(
+            source_layer, params.encoder, source, mask=mask, reverse=reverse_source, key=key
+        )
+        batch_shape = _rows(source_layer, source, "source")
+        start = _handed_over(target_layer, params.decoder[0], rollout.carry, bridge, batch_shape)
+        carry = start, output_layer.initial_carry(params.decoder[-1], batch_shape)
+        if attention is None:
+            return carry
+        memory = source_memory(attention, params.decoder[1], rollout.outputs, mask)
+        return carry[0], memory, carry[1]
+
+    def writer_for(carry):
+        shapes = [part.values.shape for part in carry if isinstance(part, Memory)]
+        return stack(*shapes[0][-2:]) if shapes else stack(1, 1)
+
+    def forced(params, source, xs, *, source_mask=None, mask=None, key=None):
+        _same_rows(source, xs, "xs")
+        encoder_key, decoder_key = split_key(key, 2)
+        carry = encode(params, source, mask=source_mask, key=encoder_key)
+        writer = writer_for(carry)
+        return teacher_forced(writer, params.decoder, xs, carry=carry, mask=mask, key=decoder_key)
+
+    def written(params, source, prompt, num_steps, *, source_mask=None, **choice):
+        _same_rows(source, prompt, "prompt")
+        carry = encode(params, source, mask=source_mask)
+        return generate(writer_for(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
+
+    def _same_rows(source, xs, name):
+        rows, wanted = _rows(target_layer, xs, name), _rows(source_layer, source, "source")
+        if rows != wanted:
+            raise ValueError(f"{name} must have the batch axes {wanted} of source, got {rows}.")
+
+    return EncoderDecoder(init, encode, writer_for, forced, written)
+
+
+def _causal(cell_or_layer: Any, name: str) -> Layer:
+    layer = as_layer(cell_or_layer, name)
+    if not layer.causal:
+        raise ValueError(f"{name} must be causal: it writes what it has not seen yet.")
+    return layer
+
+
+def _rows(layer: Layer, xs: Any, name: str) -> tuple[int, ...]:
+    return checks.leading_shape(checks.arrays(xs, name), layer.num_feature_axes, name)[:-1]
+
+
+def _handed_over(
+    decoder: Layer, params: Any, carry: Any, bridge: Any, batch_shape: tuple[int, ...]
+) -> Any:
+    """The decoder's first carry, from the encoder's last one."""
+    name = "the last carry of encoder, which the decoder starts from without a bridge,"
+    if bridge is not None:
+        carry, name = bridge(carry), "the carry that bridge gives to the decoder"
+        if carry is None:
+            return decoder.initial_carry(params, batch_shape)
+    expected = jax.eval_shape(lambda params: decoder.initial_carry(params, batch_shape), params)
+    checks.same_tree(carry, expected, name)
+    return carry

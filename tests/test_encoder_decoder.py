@@ -1,0 +1,298 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+
+D, H, V, S, T, BATCH = 2, 4, 6, 5, 4, 3
+LENGTHS = np.array([5, 2, 0])
+SOURCE_MASK = np.arange(S) < LENGTHS[:, None]
+MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]], bool)
+SCORES = {
+    "fixed": None,
+    "dot": jr.dot_score(3, param_dtype=jnp.float64),
+    "additive": jr.additive_score(3, param_dtype=jnp.float64),
+}
+f64 = {"param_dtype": jnp.float64}
+
+
+@functools.cache
+def model(kind, reverse_source=False):
+    return jr.encoder_decoder(
+        jr.gru(H, **f64),
+        jr.serial(jr.embed(3, **f64), jr.gru(H, **f64)),
+        jr.dense(V, **f64),
+        attention=SCORES[kind],
+        reverse_source=reverse_source,
+        bridge=lambda carry: ((), carry),
+    )
+
+
+@functools.cache
+def setting(kind, reverse_source=False):
+    """The model, its parameters, sources with NaN in their padding, and targets."""
+    with jax.enable_x64(True):
+        built = model(kind, reverse_source)
+        params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
+    generator = np.random.default_rng(0)
+    source = np.where(SOURCE_MASK[..., None], generator.standard_normal((BATCH, S, D)), np.nan)
+    return built, params, source, generator.integers(0, V, (BATCH, T))
+
+
+@functools.cache
+def stepper(cell_or_layer):
+    return jax.jit(functools.partial(jr.step, cell_or_layer))
+
+
+def softmax(scores):
+    weights = np.exp(scores - np.max(scores))
+    return weights / weights.sum()
+
+
+def scores_of(kind, params, query, memory):
+    if kind == "dot":
+        return [
+            (query @ params.query_kernel) @ (m @ params.key_kernel) / np.sqrt(3) for m in memory
+        ]
+    hidden = [query @ params.query_kernel + m @ params.key_kernel + params.bias for m in memory]
+    return [np.tanh(h) @ params.score_kernel for h in hidden]
+
+
+def loop(kind, params, source, xs, reverse_source=False, num_written=0):
+    """One unpadded row, step after step: logits, attention weights, tokens written greedily."""
+    cell, embed = jr.gru(H, **f64), params.decoder[0][0].table
+    carry, memory = cell.initial_carry(params.encoder), []
+    for x in source[::-1] if reverse_source else source:
+        carry, m = STEP(params.encoder, carry, x)
+        memory.append(np.asarray(m))
+    memory = memory[::-1] if reverse_source else memory
+    logits, maps, tokens, xs = [], [], [], list(xs)
+    for t in range(len(xs) + num_written):
+        if t >= len(xs):
+            tokens.append(int(np.argmax(logits[-1])))
+        token = xs[t] if t < len(xs) else tokens[-1]
+        carry, d = STEP(params.decoder[0][1], carry, embed[token])
+        d = np.asarray(d)
+        if kind != "fixed":
+            weights = softmax(scores_of(kind, params.decoder[1], d, memory)) if memory else []
+            context = sum((w * m for w, m in zip(weights, memory, strict=True)), np.zeros(H))
+            d = np.concatenate([d, context])
+            maps.append(weights)
+        logits.append(d @ params.decoder[-1].kernel + params.decoder[-1].bias)
+    return np.array(logits), maps, tokens
+
+
+STEP = jax.jit(functools.partial(jr.step, jr.gru(H, **f64)))
+KINDS = pytest.mark.parametrize(
+    ("kind", "reverse_source"),
+    [("fixed", False), ("fixed", True), ("dot", False), ("additive", True)],
+)
+
+
+@KINDS
+def test_teacher_forcing_is_a_loop_over_unpadded_rows(x64, kind, reverse_source):
+    built, params, source, xs = setting(kind, reverse_source)
+    rollout = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
+    arrays = jax.device_get(params)
+    for row in range(BATCH):
+        length, num_real = LENGTHS[row], MASK[row].sum()
+        logits, maps, _ = loop(
+            kind, arrays, source[row, :length], xs[row, :num_real], reverse_source
+        )
+        np.testing.assert_allclose(rollout.outputs[row, :num_real], logits, rtol=1e-10, atol=1e-12)
+        assert not rollout.outputs[row, num_real:].any()
+        if kind != "fixed":
+            weights = np.asarray(jr.attention_weights(rollout)[row])
+            assert not weights[:, length:].any() and not weights[num_real:].any()
+            if length:
+                np.testing.assert_allclose(weights[:num_real, :length], maps, rtol=1e-10)
+
+
+@KINDS
+def test_greedy_writing_is_a_loop_over_unpadded_rows(x64, kind, reverse_source):
+    built, params, source, xs = setting(kind, reverse_source)
+    got = built.generate(params, source, xs[:, :1], 5, source_mask=SOURCE_MASK)
+    arrays = jax.device_get(params)
+    rows = [
+        loop(kind, arrays, source[row, : LENGTHS[row]], xs[row, :1], reverse_source, 5)[2]
+        for row in range(BATCH)
+    ]
+    np.testing.assert_array_equal(got.tokens, rows)
+    stop = rows[0][2]
+    ended = built.generate(params, source, xs[:, :1], 5, source_mask=SOURCE_MASK, stop=stop, pad=-1)
+    ends = [row.index(stop) + 1 if stop in row else 5 for row in rows]
+    np.testing.assert_array_equal(ended.mask.sum(-1), ends)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "additive"])
+def test_gradients_are_finite_and_those_of_the_rows_apart(x64, kind):
+    built, params, source, xs = setting(kind)
+
+    def loss(params, source, xs, source_mask, mask):
+        rollout = built.teacher_forced(params, source, xs, source_mask=source_mask, mask=mask)
+        return (rollout.outputs**2).sum()
+
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    of_params, of_source = gradient(params, source, xs, SOURCE_MASK, MASK)
+    assert (np.asarray(of_source != 0).all(-1) == SOURCE_MASK).all()
+    clean = gradient(
+        params, np.nan_to_num(source) + 7 * ~SOURCE_MASK[..., None], xs, SOURCE_MASK, MASK
+    )
+    jax.tree.map(np.testing.assert_array_equal, (of_params, of_source), clean)
+
+    def apart(params):
+        rows = [
+            loss(params, source[row, :length][None], xs[row, :real][None], None, None)
+            for row, (length, real) in enumerate(zip(LENGTHS, MASK.sum(1), strict=True))
+            if length
+        ]
+        return sum(rows) + loss(params, source[2:], xs[2:], SOURCE_MASK[2:], MASK[2:])
+
+    want = jax.jit(jax.grad(apart))(params)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11), of_params, want
+    )
+
+
+def test_streaming_and_chunks_agree_with_teacher_forcing(x64):
+    built, params, source, xs = setting("additive")
+    start = built.encode(params, source, mask=SOURCE_MASK)
+    layer = built.decoder(start)
+    assert layer is built.decoder(start)
+    whole = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
+    step, carry, ys = stepper(layer), start, []
+    for t in range(T):
+        carry, y = step(params.decoder, carry, xs[:, t], mask=MASK[:, t])
+        ys.append(y)
+    first = jr.unroll(layer, params.decoder, xs[:, :1], carry=start, mask=MASK[:, :1])
+    rest = jr.unroll(layer, params.decoder, xs[:, 1:], carry=first.carry, mask=MASK[:, 1:])
+    chunked = jnp.concatenate([first.outputs, rest.outputs], axis=1)
+    for got in ((carry, jnp.stack(ys, 1)), (rest.carry, chunked)):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), got, whole[:2]
+        )
+    jax.tree.map(np.testing.assert_array_equal, carry[1], start[1])
+
+
+def test_one_row_needs_no_batch_axis(x64):
+    built, params, source, xs = setting("dot")
+    batched = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK)
+    for row in (0, 2):
+        one = built.teacher_forced(params, source[row], xs[row], source_mask=SOURCE_MASK[row])
+        np.testing.assert_allclose(one.outputs, batched.outputs[row], rtol=1e-10)
+
+
+def test_a_free_run_of_numbers_from_a_source():
+    built = jr.encoder_decoder(jr.lstm(H), jr.lstm(H), jr.dense(D), attention=jr.dot_score(3))
+    params = built.init(jax.random.key(0), D, D)
+    carry = built.encode(params, jnp.ones((2, S, D)))
+    layer = built.decoder(carry)
+    run = jr.free_run(layer, params.decoder, jnp.zeros((2, 1, D)), 7, carry=carry)
+    assert run.outputs.shape == (2, 7, D)
+    forced = built.teacher_forced(
+        params, jnp.ones((2, S, D)), jnp.concatenate([jnp.zeros((2, 1, D)), run.xs[:, :-1]], 1)
+    )
+    np.testing.assert_allclose(forced.outputs, run.outputs, rtol=1e-5)
+
+
+def test_a_bridge_joins_what_does_not_fit():
+    encoder = jr.bidirectional(jr.gru(2), jr.gru(2))
+
+    def join(carry):
+        return jr.GRUCarry(jnp.concatenate([carry.forward.h, carry.backward.h], -1))
+
+    for bridge in (join, lambda carry: None):
+        built = jr.encoder_decoder(
+            encoder, jr.gru(4), jr.dense(V), attention=jr.additive_score(3), bridge=bridge
+        )
+        params = built.init(jax.random.key(0), D, D)
+        source = jnp.ones((2, S, D))
+        start = built.encode(params, source)[0]
+        assert (start.h != 0).any() == (bridge is join)
+        assert built.teacher_forced(params, source, source).outputs.shape == (2, S, V)
+
+
+def test_noise_needs_its_key_and_each_part_draws_its_own():
+    built = jr.encoder_decoder(
+        jr.serial(jr.dropout(0.5), jr.gru(H)),
+        jr.serial(jr.dropout(0.5), jr.gru(H)),
+        jr.dense(V),
+        bridge=lambda carry: carry,
+    )
+    params = built.init(jax.random.key(0), D, D)
+    xs = jnp.ones((2, S, D))
+    quiet = built.teacher_forced(params, xs, xs).outputs
+    loud = built.teacher_forced(params, xs, xs, key=jax.random.key(1)).outputs
+    assert (quiet[0] == quiet[1]).all() and (loud[0] != loud[1]).any()
+
+
+def test_one_compilation_for_one_size_of_source():
+    traces = []
+
+    def watch(params, carry, xs, mask, reset, key):
+        traces.append(xs)
+        return jr.Rollout(carry, xs)
+
+    built = jr.encoder_decoder(
+        jr.gru(H),
+        jr.serial(jr.gru(H), jr.dropout(0.0)._replace(unroll=watch)),
+        jr.dense(V),
+        attention=jr.dot_score(3),
+        bridge=lambda carry: (carry, ()),
+    )
+    params = built.init(jax.random.key(0), D, D)
+    xs = jnp.ones((2, S, D))
+    for scale in (1.0, 2.0):
+        built.teacher_forced(params, scale * xs, xs)
+    assert len(traces) == 1
+    built.teacher_forced(params, xs[:, :3], xs)
+    assert len(traces) == 2
+
+
+def test_errors_name_the_argument():
+    cell, readout = jr.gru(H), jr.dense(V)
+    both = jr.bidirectional(cell, cell)
+    with pytest.raises(TypeError, match="^encoder must be a Cell or a Layer"):
+        jr.encoder_decoder(3, cell, readout)
+    with pytest.raises(ValueError, match="^decoder must be causal"):
+        jr.encoder_decoder(cell, both, readout)
+    with pytest.raises(ValueError, match="^readout must be causal"):
+        jr.encoder_decoder(cell, cell, both)
+    with pytest.raises(TypeError, match="^attention must be a Score"):
+        jr.encoder_decoder(cell, cell, readout, attention="dot")
+    with pytest.raises(TypeError, match="^bridge must be a function"):
+        jr.encoder_decoder(cell, cell, readout, bridge=3)
+    with pytest.raises(TypeError, match="^reverse_source must be True or False"):
+        jr.encoder_decoder(cell, cell, readout, reverse_source=1)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "bridge", "error", "message"),
+    [
+        (
+            jr.gru(3),
+            None,
+            ValueError,
+            r"^the last carry of encoder.*\.h must have the shape \(2, 3\)",
+        ),
+        (jr.lstm(H), None, TypeError, "^the last carry of encoder.*must have the structure"),
+        (jr.gru(3), lambda carry: carry, ValueError, "^the carry that bridge gives"),
+    ],
+)
+def test_what_passes_to_the_decoder_is_checked(decoder, bridge, error, message):
+    built = jr.encoder_decoder(jr.gru(H), decoder, jr.dense(V), bridge=bridge)
+    params = built.init(jax.random.key(0), D, D)
+    with pytest.raises(error, match=message):
+        built.encode(params, jnp.ones((2, S, D)))
+
+
+def test_rows_of_the_source_are_rows_of_the_target():
+    built = jr.encoder_decoder(jr.gru(H), jr.gru(H), jr.dense(V))
+    params = built.init(jax.random.key(0), D, D)
+    with pytest.raises(
+        ValueError, match=r"^xs must have the batch axes \(2,\) of source, got \(3,"
+    ):
+        built.teacher_forced(params, jnp.ones((2, S, D)), jnp.ones((3, T, D)))
