@@ -16,6 +16,7 @@ EXPERIMENTS = {
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
+    "newton": "When Newton's method on a whole sequence converges, and when it does not.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
 }
 EXTRAS = ("aeon", "matplotlib", "rich", "tyro")
@@ -55,7 +56,7 @@ def _load(name: str) -> Any:
     missing = [extra for extra in EXTRAS if importlib.util.find_spec(extra) is None]
     if missing:
         raise ExperimentError(
-            f"{' and '.join(missing)} not installed: pip install 'jaxrnn[experiments]'"
+            f"{' and '.join(missing)} not installed: pip install '.[experiments]'"
         )
     return importlib.import_module(f"experiments.{name}")
 
