@@ -127,9 +127,8 @@ def test_greedy_writing_is_a_loop_over_unpadded_rows(x64, kind, reverse_source):
     np.testing.assert_array_equal(ended.mask.sum(-1), ends)
 
 
-@pytest.mark.parametrize("kind", ["fixed", "additive"])
-def test_gradients_are_finite_and_those_of_the_rows_apart(x64, kind):
-    built, params, source, xs = setting(kind)
+def test_gradients_are_finite_and_those_of_the_rows_apart(x64):
+    built, params, source, xs = setting("additive")
 
     def loss(params, source, xs, source_mask, mask):
         rollout = built.teacher_forced(params, source, xs, source_mask=source_mask, mask=mask)
