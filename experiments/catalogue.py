@@ -1,9 +1,10 @@
 """Every model with a memory, in comparable sizes, and what a step of it costs on paper."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jaxrnn as jr
+from experiments.errors import ExperimentError
 
 
 class Sizes(NamedTuple):
@@ -72,7 +73,7 @@ MODELS = {
     "s4": Model(LAYER, lambda s: jr.s4(s.N), "8*D*N + D", CONVOLVED),
     "convolutional": Model(LAYER, lambda s: jr.convolutional(jr.s4d(s.N)), "4*D*N + D", CONVOLVED),
     "mamba": Model(
-        LAYER, lambda s: jr.mamba(s.N), "6*D**2 + 8*D + 10*D*N + 4*D*ceil(D/16)", "2 sqrt(T) log2 T"
+        LAYER, lambda s: jr.mamba(s.N), "6*D**2 + 8*D + 10*D*N + 4*D*ceil(D/16)", "sqrt(T) log2 T"
     ),
     "mamba2": Model(
         LAYER,
@@ -87,10 +88,44 @@ MODELS = {
         LAYER,
         lambda s: jr.gated_delta_net(s.G, s.K),
         "3*D*G*K + 2*D*G + 4*G*K**2",
-        "T/C * C in chunks of C; T recurrent",
+        "T/C log2 C in chunks of C; T recurrent",
     ),
     "self_attention": Model(
         LAYER, lambda s: jr.self_attention(s.G, window=s.W), "4*D**2 + 2*W*D", "1"
     ),
     "causal_conv": Model(LAYER, lambda s: jr.causal_conv(s.W), "W*D", "1"),
 }
+
+OF_ITS_PARTS = "that of what it holds"
+NONE = "none"
+COMPOSED = {
+    "dense": NONE,
+    "embed": NONE,
+    "gated_mlp": NONE,
+    "layer_norm": NONE,
+    "dropout": NONE,
+    "cross_attention": "the source: S (M + A) numbers and S flags",
+    "recurrent": "that of the cell",
+    "simple_cell": "H numbers, or what it is given",
+    "learned_initial_carry": "that of the cell",
+    "zoneout": "that of the cell",
+    "recurrent_dropout": "that of the cell",
+    "serial": OF_ITS_PARTS,
+    "residual": OF_ITS_PARTS,
+    "block": OF_ITS_PARTS,
+    "classifier": OF_ITS_PARTS,
+    "language_model": OF_ITS_PARTS,
+    "bidirectional": "those of both directions; it sees the future and cannot stream",
+}
+
+
+def check_options(models: Sequence[str], width: int, num_states: int) -> None:
+    """Raises ExperimentError for options that no model, or not every model, can be made of."""
+    unknown = [name for name in models if name not in MODELS]
+    if unknown or not models:
+        shown = " ".join(unknown) or "nothing"
+        raise ExperimentError(f"--models must be among {' '.join(MODELS)}, got {shown}")
+    if width < 8 or width % 8:
+        raise ExperimentError(f"--width must be a multiple of 8, got {width}")
+    if num_states < 2 or num_states % 2:
+        raise ExperimentError(f"--num-states must be even and positive, got {num_states}")

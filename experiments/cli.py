@@ -17,6 +17,7 @@ EXPERIMENTS = {
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
     "newton": "When Newton's method on a whole sequence converges, and when it does not.",
+    "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
 }
 EXTRAS = ("aeon", "matplotlib", "rich", "tyro")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.catalogue import KINDS, MODELS, Sizes
+from experiments.catalogue import KINDS, MODELS, Sizes, check_options
 from experiments.errors import ExperimentError
 from experiments.figures import PALETTE, figure
 from experiments.progress import progress_bar
@@ -50,17 +50,9 @@ class Config:
 
     def check(self) -> None:
         """Raises ExperimentError for a value that cannot be run."""
-        unknown = [name for name in self.models if name not in MODELS]
-        if unknown or not self.models:
-            raise ExperimentError(
-                f"--models must be among {' '.join(MODELS)}, got {' '.join(unknown) or 'nothing'}"
-            )
+        check_options(self.models, self.width, self.num_states)
         if self.num_steps < 2:
             raise ExperimentError(f"--num-steps must be at least 2, got {self.num_steps}")
-        if self.width < 8 or self.width % 8:
-            raise ExperimentError(f"--width must be a multiple of 8, got {self.width}")
-        if self.num_states < 2 or self.num_states % 2:
-            raise ExperimentError(f"--num-states must be even, got {self.num_states}")
 
 
 class Rounded(NamedTuple):

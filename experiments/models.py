@@ -1,0 +1,269 @@
+"""One table of all models: what they carry, store, compute and accept."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.patches import Patch
+
+import jaxrnn as jr
+from experiments.catalogue import COMPOSED, KINDS, LAYER, MODELS, Model, Sizes, check_options
+from experiments.errors import ExperimentError
+from experiments.figures import PALETTE, figure
+from experiments.progress import progress_bar
+from experiments.run_folder import environment
+from experiments.support import Support, accepted_evaluators, support
+from experiments.tables import Table, markdown, show
+
+MIB = 2**20
+INTRODUCTION = """# All models side by side
+
+Written by `python -m experiments models` (5 minutes; `--quick`: three models) as its `summary.md`.
+D are input features, H units, N the state size of a linear model (of the whole cell in `lru` and
+`s5`, of each feature or head elsewhere), G heads or blocks, K the width of a head, W the window of
+`self_attention` and the width of `causal_conv`.
+
+* **carry**: real numbers that a row takes along between chunks of a stream; a complex one is two.
+* **training MiB**: what XLA plans for temporaries of the gradient of the mean square of outputs,
+  with the default evaluator. Less is stored with `sequential(checkpoint="sqrt")` or `chunked`.
+* **multiply-adds of a step**, streaming: matrix products and products with the state, as a formula,
+  as a number, and beside it half of the operations that XLA counts in the compiled step. That
+  count has all pointwise work too: `s4d` and `s4` make their coefficients anew from parameters in
+  every call (once for a whole sequence), and attention turns the keys of its window.
+
+Every model takes a mask of any pattern, resets, both directions and a carry; the third table
+comes from running that: NaN at masked steps inside a sequence against the real steps alone, one row
+with two sequences against each alone, both of these read from the end, and a loop of `step`
+against `unroll`. The contract tests hold all of it to more digits, with gradients.
+"""
+QUICK_MODELS = ("gru", "min_gru", "self_attention")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Carry, training memory, multiply-adds, depth, and what each model was seen to support.
+
+    Training memory is what XLA plans for temporaries of the gradient of the mean square of the
+    outputs, with the default evaluator. The multiply-adds of a formula stand beside half of the
+    floating-point operations that XLA counts in one compiled step.
+    """
+
+    models: tuple[str, ...] = tuple(MODELS)
+    """Names of models."""
+    width: int = 64
+    """Input features and units."""
+    num_states: int = 16
+    """State size of the linear models."""
+    num_steps: int = 1024
+    """Steps of the gradient."""
+    batch_size: int = 4
+    """Sequences of the gradient."""
+    out: Path | None = None
+    """A new folder to write to; runs/models/TIME when left out."""
+    quick: bool = False
+    """A short form: three models, 128 steps."""
+
+    @classmethod
+    def quick_form(cls) -> "Config":
+        """What `--quick` makes the defaults."""
+        return cls(models=QUICK_MODELS, num_steps=128, quick=True)
+
+    def check(self) -> None:
+        """Raises ExperimentError for a value that cannot be run."""
+        check_options(self.models, self.width, self.num_states)
+        for name in ("num_steps", "batch_size"):
+            if getattr(self, name) < 1:
+                option = f"--{name.replace('_', '-')}"
+                raise ExperimentError(f"{option} must be at least 1, got {getattr(self, name)}")
+
+
+class Described(NamedTuple):
+    """What was computed of one model.
+
+    Attributes:
+        model: Its name.
+        num_params: Parameters.
+        carry_numbers: Real numbers in the carry of one row; a complex one is two.
+        carry_bytes: Their bytes.
+        training_mib: XLA's temporaries of the gradient.
+        multiply_adds: Of a step and row, by the formula.
+        compiled_multiply_adds: Half of the operations that XLA counts.
+        evaluators: Names of those that the cell accepts; none for a layer.
+        support: What masks, resets and directions did.
+    """
+
+    model: str
+    num_params: int
+    carry_numbers: int
+    carry_bytes: int
+    training_mib: float
+    multiply_adds: float
+    compiled_multiply_adds: float
+    evaluators: tuple[str, ...]
+    support: Support
+
+
+def measure(config: Config) -> Iterator[Described]:
+    """Describes one model after the other."""
+    with progress_bar(len(config.models)) as bar:
+        for name in config.models:
+            bar.stage(name)
+            described = _describe(config, name)
+            bar.advance()
+            bar.finish_stage(f"{name}: {described.training_mib:.1f} MiB")
+            yield described
+
+
+def _describe(config, name):
+    entry, sizes = MODELS[name], Sizes.of(config.width, config.num_states)
+    model = entry.make(sizes)
+    params = model.init(jax.random.key(0), config.width)
+    carry = jax.tree.leaves(jax.eval_shape(model.initial_carry, params))
+    return Described(
+        name,
+        sum(leaf.size for leaf in jax.tree.leaves(params)),
+        sum(leaf.size * (2 if leaf.dtype.kind == "c" else 1) for leaf in carry),
+        sum(leaf.size * leaf.dtype.itemsize for leaf in carry),
+        _training_mib(config, model, params),
+        multiply_adds(entry, sizes),
+        _compiled_multiply_adds(config, model, params),
+        () if entry.kind == LAYER else accepted_evaluators(model, params, config.width),
+        support(entry.make(Sizes.of(8, 4))),
+    )
+
+
+def multiply_adds(entry: Model, sizes: Sizes) -> float:
+    """The formula with its letters as numbers."""
+    return eval(entry.multiply_adds, {"__builtins__": {}, "ceil": math.ceil}, sizes._asdict())
+
+
+def _training_mib(config, model, params):
+    shape = (config.batch_size, config.num_steps, config.width)
+    xs = jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    def loss(params, xs):
+        return (jr.unroll(model, params, xs).outputs ** 2).mean()
+
+    analysis = jax.jit(jax.grad(loss)).lower(params, xs).compile().memory_analysis()
+    return math.nan if analysis is None else analysis.temp_size_in_bytes / MIB
+
+
+def _compiled_multiply_adds(config, model, params):
+    x = jax.ShapeDtypeStruct((config.width,), jnp.float32)
+    carry = jax.eval_shape(model.initial_carry, params)
+    step = jax.jit(lambda params, carry, x: jr.step(model, params, carry, x))
+    cost = step.lower(params, carry, x).compile().cost_analysis()
+    return math.nan if cost is None else cost["flops"] / 2
+
+
+def report(config: Config, results: list[Described], folder) -> None:
+    """Writes the tables and the figure, and shows the tables."""
+    tables = [_cost_table(config, results), _depth_table(results), _support_table(results)]
+    for table in tables:
+        show(table)
+    folder.write_csv("metrics.csv", [_row(result) for result in results])
+    sections = [INTRODUCTION, *map(markdown, [*tables, _composed_table()])]
+    picture = "![Carry and training memory of every model](images/models.png)\n"
+    folder.write_text("summary.md", "\n".join([*sections, picture, _machine()]))
+    folder.path("images").mkdir()
+    _plot(config, results, folder.path("images/models.png"))
+
+
+def _machine():
+    where = environment()
+    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
+    return f"{where['cpu_cores']} {where['backend']} cores, Python {where['python']}, {versions}.\n"
+
+
+def _row(result):
+    row = result._asdict() | result.support._asdict()
+    del row["support"]
+    return row | {"evaluators": " ".join(result.evaluators)}
+
+
+def _cost_table(config, results):
+    rows = [
+        (
+            result.model,
+            f"{result.num_params:,}",
+            f"{result.carry_numbers:,}",
+            f"{result.carry_bytes / 1024:.2f}",
+            f"{result.training_mib:.1f}",
+            _in_symbols(MODELS[result.model].multiply_adds),
+            f"{result.multiply_adds:,.0f}",
+            f"{result.compiled_multiply_adds:,.0f}",
+        )
+        for result in results
+    ]
+    columns = ("model", "parameters", "carry", "carry KiB", "training MiB")
+    columns += ("multiply-adds of a step", "=", "compiled")
+    sizes = Sizes.of(config.width, config.num_states)._asdict()
+    letters = ", ".join(f"{letter} = {number}" for letter, number in sizes.items())
+    training = f"training with {config.batch_size} x {config.num_steps:,} steps"
+    return Table(f"Size and cost at {letters}; {training}", columns, rows)
+
+
+def _in_symbols(formula):
+    return formula.replace("**2", "²").replace("*", " ")
+
+
+def _depth_table(results):
+    depths = {"sequential": "T", "chunked": "T", "associative": "2 log2 T"}
+    depths["newton"] = "2 log2 T an iteration"
+    rows = []
+    for result in results:
+        forms = [depths[name] if name in result.evaluators else "" for name in depths]
+        rows.append((result.model, *forms, MODELS[result.model].depth))
+    title = "Sequential depth over T steps, by evaluator or by a layer's own forms"
+    return Table(title, ("model", *depths, "own"), rows, num_names=6)
+
+
+def _support_table(results):
+    rows = [
+        (result.model, *("yes" if seen else "no" for seen in result.support)) for result in results
+    ]
+    columns = ("model", "padding anywhere", "resets", "both directions", "step = unroll")
+    title = "Masks, resets and directions, each run and compared"
+    return Table(title, columns, rows, num_names=5)
+
+
+def _composed_table():
+    rows = list(COMPOSED.items())
+    return Table(
+        "Layers without a memory of their own, and what holds other models",
+        ("name", "carry"),
+        rows,
+        2,
+    )
+
+
+def _plot(config, results, path):
+    with figure(path, 6.5, 1.2 + 0.2 * len(results)) as canvas:
+        axes = canvas.subplots(1, 2, sharey=True)
+        places = np.arange(len(results))
+        colors = [PALETTE[KINDS.index(MODELS[result.model].kind)] for result in results]
+        values = (
+            [result.carry_numbers for result in results],
+            [result.training_mib for result in results],
+        )
+        for axis, numbers in zip(axes, values, strict=True):
+            axis.barh(places, numbers, color=colors)
+            axis.margins(y=0.02)
+            axis.grid(axis="y", visible=False)
+        axes[0].set_yticks(places, [result.model for result in results])
+        axes[0].invert_yaxis()
+        axes[0].set_xscale("log")
+        axes[0].set_xlim(left=1)
+        axes[0].set_title("carry of one row")
+        axes[0].set_xlabel("numbers")
+        axes[1].set_title(f"gradient, {config.batch_size} x {config.num_steps:,} steps")
+        axes[1].set_xlabel("temporary memory (MiB)")
+        patches = [
+            Patch(color=color, label=kind) for kind, color in zip(KINDS, PALETTE, strict=False)
+        ]
+        canvas.legend(handles=patches, loc="outside lower center", ncols=len(KINDS))
