@@ -212,6 +212,39 @@ def test_time_on_any_axis(x64):
     np.testing.assert_array_equal(jnp.moveaxis(got, 0, 1), want)
 
 
+@pytest.mark.parametrize("num_axes", [0, 2])
+def test_any_leading_axes(x64, num_axes):
+    leading = (2, 2)[:num_axes]
+    a, b, h0, initial, mask, reset = (leaf[:1] for leaf in data(7, jnp.float64))
+    initial = initial[0]
+    flags = {"mask": mask, "reset": reset}
+    want = linear_scan(a, b, h0, initial=initial, **flags)[0]
+    a, b, h0, mask, reset = (
+        jnp.broadcast_to(leaf[0], (*leading, *leaf.shape[1:])) for leaf in (a, b, h0, mask, reset)
+    )
+    got = linear_scan(a, b, h0, initial=initial, mask=mask, reset=reset)
+    np.testing.assert_allclose(got, jnp.broadcast_to(want, got.shape), rtol=1e-13)
+
+
+def test_a_gradient_stores_the_coefficients_and_the_states_alone():
+    num_steps, width = 128, 64
+
+    def temporary(function):
+        of = jax.ShapeDtypeStruct((num_steps, width), jnp.float32)
+        loss = jax.grad(lambda a, b: (function(a, b) ** 2).sum(), (0, 1))
+        return jax.jit(loss).lower(of, of).compile().memory_analysis().temp_size_in_bytes
+
+    def by_autodiff(a, b):
+        def compose(before, after):
+            return after[0] * before[0], after[0] * before[1] + after[1]
+
+        return jax.lax.associative_scan(compose, (a, b))[1]
+
+    states = num_steps * width * 4
+    assert temporary(partial(linear_scan, method="sequential")) < 3.5 * states
+    assert temporary(partial(linear_scan, method="associative")) < 0.75 * temporary(by_autodiff)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -51,6 +51,34 @@ def test_outputs_are_the_convolution_with_the_kernel(x64):
     np.testing.assert_allclose(jr.unroll(cell, params, xs).outputs, want, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
+@pytest.mark.parametrize("kind", ["legs", "real"])
+def test_against_a_loop_over_features_and_states(x64, kind, discretization):
+    cell = jr.s4d(N, kind, discretization=discretization, param_dtype=jnp.float64)
+    params = cell.init(jax.random.key(0), D)
+    xs = np.random.default_rng(0).standard_normal((T, D))
+    rollout = jr.unroll(cell, params, xs)
+    for d in range(D):
+        ys, last = params.skip[d] * xs[:, d], []
+        step = np.exp(params.step_log[d])
+        for n in range(params.decay_log.shape[1]):
+            rate, read, copies = -np.exp(params.decay_log[d, n]), params.output_kernel_real[d, n], 1
+            if kind == "legs":
+                rate = rate + 1j * params.eigenvalue_imag[d, n]
+                read, copies = read + 1j * params.output_kernel_imag[d, n], 2
+            h = 0
+            for t, x in enumerate(xs[:, d]):
+                # h' = rate h + x solved over a step, or its trapezoidal rule.
+                if discretization == "zoh":
+                    h = h * np.exp(step * rate) + x * (np.exp(step * rate) - 1) / rate
+                else:
+                    h = (h + step / 2 * rate * h + step * x) / (1 - step / 2 * rate)
+                ys = ys.at[t].add(copies * (read * h).real)
+            last.append(h)
+        np.testing.assert_allclose(rollout.outputs[:, d], ys, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(rollout.carry.h[d], last, rtol=1e-10)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_the_step_at_twice_the_rate_gives_the_same_states(x64, kind):
     cell = jr.s4d(N, kind, param_dtype=jnp.float64)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import CLASSICAL, MODELS, NUM_INPUTS, make
 
 import jaxrnn as jr
 from jaxrnn.testing import check_layer
@@ -47,8 +48,22 @@ def test_blocks_and_recipes_keep_the_laws(name):
     check_layer(LAYERS[name]())
 
 
+@pytest.mark.parametrize("name", CLASSICAL | MODELS)
+def test_recipes_take_every_model(name):
+    mixers = [make(name), make(name)]
+    for layer, xs in (
+        (jr.classifier(mixers, NUM_INPUTS, 3), jnp.ones((2, 5, 6))),
+        (jr.language_model(mixers, NUM_INPUTS, 6), jnp.ones((2, 5), int)),
+    ):
+        params = jax.eval_shape(lambda layer=layer: layer.init(jax.random.key(0), 6))
+        run = jax.eval_shape(
+            lambda params, xs, layer=layer: jr.unroll(layer, params, xs), params, xs
+        )
+        assert run.outputs.shape == (2, 5, layer.num_outputs(6))
+
+
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make_layer", "error", "message"),
     [
         (lambda: jr.block(jr.gru(2), 0), ValueError, "num_features must be at least 1"),
         (lambda: jr.block(jr.gru(2), 3, expansion=0), ValueError, "expansion must be at least 1"),
@@ -57,6 +72,6 @@ def test_blocks_and_recipes_keep_the_laws(name):
         (lambda: jr.gated_mlp(2, activation=3), TypeError, "activation must be a function"),
     ],
 )
-def test_wrong_options_raise(make, error, message):
+def test_wrong_options_raise(make_layer, error, message):
     with pytest.raises(error, match=message):
-        make()
+        make_layer()
