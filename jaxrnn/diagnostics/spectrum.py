@@ -39,8 +39,9 @@ def jacobian_spectrum(
 
     The largest says how far a gradient can explode on its way from t to k, the smallest how far it
     must vanish. As logarithms they neither over- nor underflow, whatever the length. A masked
-    step multiplies by I. A reset cuts the product: everything behind it is -inf. Where a
-    Jacobian is singular, values that are 0 come out as what rounding leaves of them.
+    step multiplies by I. A reset cuts the product: everything behind it is -inf. Where a Jacobian
+    is singular to rounding, values are -inf too, or what rounding leaves of them. Every step
+    takes a singular value decomposition of its own, O(N³) each: seconds for N = 64 and T = 200.
 
     Args:
         cell_or_layer: What to run; a layer must be causal.
@@ -119,26 +120,33 @@ def orthogonal_columns(columns: jax.Array, logs: jax.Array) -> tuple[jax.Array, 
         Orthonormal columns (0 where the value is 0) and logarithms of the singular values, in
         no order; NaN if it has not converged.
     """
-    num = columns.shape[-1]
+    num, batch_ndim = columns.shape[-1], columns.ndim - 2
     even = num + num % 2
     rows = _normal(
-        jnp.pad(
-            jnp.swapaxes(columns, -1, -2), [(0, 0)] * (columns.ndim - 2) + [(0, even - num), (0, 0)]
-        ),
-        jnp.pad(logs, [(0, 0)] * (logs.ndim - 1) + [(0, even - num)], constant_values=-jnp.inf),
+        jnp.pad(jnp.swapaxes(columns, -1, -2), [(0, 0)] * batch_ndim + [(0, even - num), (0, 0)]),
+        jnp.pad(logs, [(0, 0)] * batch_ndim + [(0, even - num)], constant_values=-jnp.inf),
     )
     circle = _circle(even)
     tolerance = max(10, columns.shape[-2]) * jnp.finfo(columns.dtype).eps
+    least = rows[1] + jnp.log(tolerance).astype(columns.dtype)
 
     def meet(_, state):
-        vectors, logs, worst = state
-        vectors, logs, cosine = _rotate_pairs(vectors, logs)
-        return vectors[..., circle, :], logs[..., circle], jnp.maximum(worst, cosine)
+        rows, least, worst = state
+        vectors, logs, cosine = _rotate_pairs(*rows)
+        # What has cancelled to rounding has no direction; kept, it would be rotated for ever.
+        alive = logs >= least
+        rows = jnp.where(alive[..., None], vectors, 0), jnp.where(alive, logs, -jnp.inf)
+        rows, least = jax.tree.map(place, (rows, least))
+        return rows, least, jnp.maximum(worst, cosine)
+
+    def place(leaf):
+        return jnp.take(leaf, circle, axis=batch_ndim)
 
     def sweep(state):
         rows, _, sweeps = state
-        *rows, worst = lax.fori_loop(0, even - 1, meet, (*rows, jnp.zeros_like(rows[1][..., 0])))
-        return tuple(rows), worst, sweeps + 1
+        nothing = jnp.zeros_like(rows[1][..., 0])
+        rows, _, worst = lax.fori_loop(0, even - 1, meet, (rows, least, nothing))
+        return rows, worst, sweeps + 1
 
     def unfinished(state):
         return jnp.any(state[1] > tolerance) & (state[2] < _MOST_SWEEPS)

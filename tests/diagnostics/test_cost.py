@@ -13,10 +13,14 @@ def inputs(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
+def shapes(record, num_inputs):
+    return jax.eval_shape(lambda: record.init(KEY, num_inputs))
+
+
 @pytest.mark.parametrize(("D", "H", "C", "T", "batch"), [(3, 16, 5, 100, 1), (7, 8, 2, 9, 4)])
 def test_the_audit_of_the_notes(D, H, C, T, batch):
     model = jr.serial(jr.elman(H), jr.dense(C))
-    params = jax.eval_shape(lambda: model.init(KEY, D))
+    params = shapes(model, D)
     counted = jr.cost(model, params, inputs(batch, T, D))
     assert counted.parameters == H * D + H**2 + H + C * H + C
     assert counted.multiply_adds == batch * T * (H * D + H**2 + C * H)
@@ -26,11 +30,11 @@ def test_the_audit_of_the_notes(D, H, C, T, batch):
 
 def test_gates_and_diagonals():
     D, H, T = 3, 8, 10
-    lstm = jr.cost(jr.lstm(H), jr.lstm(H).init(KEY, D), inputs(T, D))
+    lstm = jr.cost(jr.lstm(H), shapes(jr.lstm(H), D), inputs(T, D))
     # Four gates, and f c, i g, o tanh(c).
     assert lstm[:2] == (4 * (D * H + H * H + H), T * (4 * (D * H + H * H) + 3 * H))
     assert lstm.streaming_memory == 2 * H * 4
-    average = jr.cost(jr.ema(), jr.ema().init(KEY, D), inputs(T, D))
+    average = jr.cost(jr.ema(), shapes(jr.ema(), D), inputs(T, D))
     assert average[:2] == (D, T * 2 * D)
 
 
@@ -39,7 +43,7 @@ def test_training_memory_grows_with_time_and_streaming_memory_does_not():
     H = 16
 
     def at(cell, T, evaluator=None):
-        params = jax.eval_shape(lambda: cell.init(KEY, 4))
+        params = shapes(cell, 4)
         return jr.cost(cell, params, inputs(T, 4), evaluator=evaluator)
 
     for cell, per_step in ((jr.elman(H), 2), (jr.lstm(H), 6)):
@@ -54,7 +58,7 @@ def test_training_memory_grows_with_time_and_streaming_memory_does_not():
 def test_attention_is_quadratic_in_the_length():
     def at(T):
         layer = jr.self_attention(1, window=T)
-        params = jax.eval_shape(lambda: layer.init(KEY, 4))
+        params = shapes(layer, 4)
         return jr.cost(layer, params, inputs(T, 4))
 
     short, long = at(256), at(512)
@@ -65,7 +69,7 @@ def test_attention_is_quadratic_in_the_length():
 @pytest.mark.parametrize("make", [jr.elman, jr.lstm])
 def test_agrees_with_what_the_compiler_counts(make):
     cell, D = make(64), 32
-    params = cell.init(KEY, D)
+    params = shapes(cell, D)
 
     def loss(params, xs):
         return jr.unroll(cell, params, xs, evaluator=AUTODIFF).outputs.sum()
@@ -105,11 +109,11 @@ def test_complex_products_are_four_and_both_halves_are_parameters():
 
 def test_layers_that_cannot_stream_and_loops_without_a_count():
     layer = jr.bidirectional(jr.elman(2), jr.elman(2))
-    params = layer.init(KEY, 3)
+    params = shapes(layer, 3)
     assert jr.cost(layer, params, inputs(4, 3)).streaming_memory is None
     cell = jr.elman(2)
     with pytest.raises(ValueError, match="must not loop until something converges"):
-        jr.cost(cell, cell.init(KEY, 3), inputs(4, 3), evaluator=jr.newton())
+        jr.cost(cell, shapes(cell, 3), inputs(4, 3), evaluator=jr.newton())
 
 
 def test_more_histories_than_states():
@@ -121,11 +125,8 @@ def test_more_histories_than_states():
     histories = jnp.array(np.indices((2,) * (bits + 1)).reshape(bits + 1, -1).T, jnp.float32)
     carry = jr.unroll(cell, params, histories[..., None]).carry.h
     assert len({tuple(row) for row in np.sign(carry)}) <= 2**bits < len(histories)
-    assert jr.state_capacity_bits(cell, params) == 64
-    assert jr.state_capacity_bits(jr.lstm(4), jr.lstm(4).init(KEY, 1)) == 8 * 32
-    assert jr.state_capacity_bits(jr.dense(4), jr.dense(4).init(KEY, 1)) == 0
-    lru = jr.lru(2, 3)
-    # Three complex numbers, each two of 32 bits.
-    assert jr.state_capacity_bits(lru, lru.init(KEY, 1)) == 6 * 32
+    # The LRU has three complex numbers, each two of 32 bits.
+    for record, expected in ((cell, 64), (jr.lstm(4), 256), (jr.dense(4), 0), (jr.lru(2, 3), 192)):
+        assert jr.state_capacity_bits(record, shapes(record, 1)) == expected
     with pytest.raises(ValueError, match="bits_per_number must be at least 1"):
         jr.state_capacity_bits(cell, params, bits_per_number=0)

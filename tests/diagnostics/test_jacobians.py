@@ -55,7 +55,7 @@ def test_a_layer_has_the_jacobian_of_its_cell(problem):
 
 def test_complex_carries_count_as_pairs(x64):
     cell = jr.lru(2, 3, param_dtype=jnp.float64)
-    params = cell.init(KEY, 1)
+    params = jax.jit(cell.init, static_argnums=1)(KEY, 1)
     jacobian = carry_jacobians(cell, params, jnp.ones((1, 1)))[0]
     z = cell.project(params, jnp.ones(1))
     rotation = np.asarray(jax.tree.leaves(z.a)[0])
