@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.testing import check_cell
 
 D, H, T = 3, 5, 20
 
@@ -73,11 +72,6 @@ def test_eigenvalues_and_variance_at_the_start(x64, eigenvalue_range):
     np.testing.assert_allclose(np.quantile(area, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
     variance = (params.kernel**2).sum(axis=0) / (1 - eigenvalues**2)
     np.testing.assert_allclose(variance.mean(), 1, rtol=0.02)
-
-
-def test_newton():
-    cell = jr.diagonal_rnn(3, (-1, 1), selective=True)
-    check_cell(cell, evaluators=(jr.newton(), jr.newton(jacobian="diagonal")))
 
 
 def test_wrong_arguments_raise():

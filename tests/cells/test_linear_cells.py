@@ -24,7 +24,9 @@ CELLS = {
     ),
     "s5": lambda dtype: jr.s5(5, 8, num_blocks=2, param_dtype=dtype),
 }
+COMPLEX = ("lru", "s4d", "s5")
 IN_PARALLEL = (jr.associative(), jr.chunked(3, jr.associative("chunked")))
+FOR_REAL = (jr.newton(), jr.newton(jacobian="diagonal"))
 
 
 def make(name, dtype=jnp.float32):
@@ -34,7 +36,15 @@ def make(name, dtype=jnp.float32):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_laws_and_the_parallel_forms(name):
-    check_cell(CELLS[name](jnp.float32), num_inputs=4, evaluators=IN_PARALLEL)
+    evaluators = IN_PARALLEL if name in COMPLEX else IN_PARALLEL + FOR_REAL
+    check_cell(CELLS[name](jnp.float32), num_inputs=4, evaluators=evaluators)
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_newton_refuses_a_complex_carry(name):
+    cell, params = make(name)
+    with pytest.raises(TypeError, match="carry of real floating arrays"):
+        jr.unroll(cell, params, jnp.ones((3, 4)), evaluator=jr.newton())
 
 
 @pytest.mark.parametrize("name", CELLS)

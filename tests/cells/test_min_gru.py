@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.testing import check_cell
 
 D, H, T = 3, 5, 20
 
@@ -76,10 +75,6 @@ def test_the_state_is_a_mean_of_the_candidates(x64):
     cell = jr.min_gru(H, jnp.tanh, param_dtype=jnp.float64)
     params, xs = random_case(cell)
     assert np.abs(jr.unroll(cell, params, 20 * xs).outputs).max() <= 1
-
-
-def test_newton():
-    check_cell(jr.min_gru(3), evaluators=(jr.newton(), jr.newton(jacobian="diagonal")))
 
 
 def test_wrong_arguments_raise():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.testing import check_cell
 
 D, H, T = 3, 5, 20
 
@@ -56,10 +55,6 @@ def test_gates_that_underflow_still_have_a_ratio():
     params = jr.MinLSTMParams(jnp.eye(3), jnp.zeros(3))
     xs = jnp.array([[-200.0, -199.0, 1.0]])
     np.testing.assert_allclose(jr.unroll(cell, params, xs).outputs, [[1 / (1 + np.e)]], rtol=1e-6)
-
-
-def test_newton():
-    check_cell(jr.min_lstm(3), evaluators=(jr.newton(), jr.newton(jacobian="diagonal")))
 
 
 def test_wrong_arguments_raise():

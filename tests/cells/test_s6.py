@@ -85,7 +85,7 @@ def test_the_start(x64):
 
 @pytest.mark.parametrize("discretization", ["euler", "zoh"])
 def test_the_laws(discretization):
-    evaluators = (jr.associative(), jr.chunked(3, jr.associative()))
+    evaluators = (jr.associative(), jr.chunked(3, jr.associative()), jr.newton())
     cell = jr.s6(N, dt_rank=R, discretization=discretization)
     check_cell(cell, evaluators=evaluators)
 
