@@ -97,3 +97,18 @@ def test_spectral_radius_of_known_matrices():
     assert np.isclose(jax.jit(spectral_radius)(orthogonal), 1.0, rtol=1e-5)
     with pytest.raises(ValueError, match="matrix must be square"):
         spectral_radius(jnp.ones((2, 3)))
+
+
+def test_one_compilation_per_shape():
+    traces = []
+
+    def advance(params, carry, z):
+        traces.append(z.shape)
+        return params * carry + z
+
+    cell = jr.simple_cell(lambda key, num_inputs: jnp.ones(1), advance, 1)
+    jacobian = carry_jacobians(cell, jnp.ones(1), jnp.ones((3, 1)))
+    once = len(traces)
+    doubled = carry_jacobians(cell, 2 * jnp.ones(1), jnp.zeros((3, 1)))
+    assert len(traces) == once
+    np.testing.assert_array_equal(doubled, 2 * jacobian)
