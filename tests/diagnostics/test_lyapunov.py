@@ -46,7 +46,7 @@ def benettin(jacobians, frame):
 
 
 def test_the_henon_map(x64):
-    """0.419 and -1.623 (Sprott 2003, page 421); the sum is exactly log 0.3."""
+    """About 0.419 and -1.623; the sum is log 0.3: the determinant is constant."""
     cell = henon()
     params = cell.init(KEY, 1)
     found = lyapunov_exponents(cell, params, jnp.zeros((40_000, 1)), num_transient_steps=100)
