@@ -17,6 +17,7 @@ EXPERIMENTS = {
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
     "newton": "When Newton's method on a whole sequence converges, and when it does not.",
+    "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
     "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
 }
@@ -88,6 +89,7 @@ def _sentence(box: str) -> str:
 
 
 def _run(name: str, experiment: Any, config: Any) -> int:
+    from experiments.page import html_page
     from experiments.run_folder import RunFolder, environment
 
     start = time.perf_counter()
@@ -100,17 +102,17 @@ def _run(name: str, experiment: Any, config: Any) -> int:
             interrupted = True
         if not results:
             raise KeyboardInterrupt
-        folder.write_json(
-            "config.json",
-            {
-                "experiment": name,
-                "status": "interrupted" if interrupted else "complete",
-                "options": config,
-                "environment": environment(),
-                "seconds": round(time.perf_counter() - start, 1),
-            },
-        )
-        experiment.report(config, results, folder)
+        run = {
+            "experiment": name,
+            "status": "interrupted" if interrupted else "complete",
+            "options": vars(config),
+            "environment": environment(),
+            "seconds": round(time.perf_counter() - start, 1),
+        }
+        folder.write_json("config.json", run)
+        page = experiment.report(config, results, folder)
+        if page is not None:
+            folder.write_text("report.html", html_page(page, run, folder.partial))
         path = folder.keep()
     if interrupted:
         return _say(f"interrupted: what was done so far is in {path}", INTERRUPTED)

@@ -14,10 +14,15 @@ import jax.numpy as jnp
 import jaxrnn as jr
 from experiments.errors import ExperimentError
 from experiments.figures import PALETTE, figure
+from experiments.page import Page, Picture
 from experiments.progress import progress_bar
 from experiments.tables import Table, markdown, show
 
 MIB = 2**20
+CLAIM = (
+    "The gradient of an LSTM reaches through a million steps on an ordinary machine: carries are "
+    "kept at about √T steps and computed again in between, which costs one more forward pass."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +96,7 @@ def measure(config: Config) -> Iterator[Gradient]:
                 yield result
 
 
-def report(config: Config, results: list[Gradient], folder) -> None:
+def report(config: Config, results: list[Gradient], folder) -> Page:
     """Writes the table and the figure, and shows the table."""
     rows = [
         (
@@ -115,6 +120,20 @@ def report(config: Config, results: list[Gradient], folder) -> None:
     folder.write_csv("results.csv", [result._asdict() for result in results])
     folder.write_text("summary.md", f"{markdown(table)}\n{line}\n")
     _plot(config, results, folder.path("memory.png"))
+    caption = "Temporary memory of the gradient against the number of steps, as XLA plans it."
+    pictures = [Picture("memory.png", caption)]
+    return Page("long_gradient", CLAIM, [table], pictures, [line, *_growth(results)], [])
+
+
+def _growth(results):
+    """How memory grew from the shortest to the longest length, for each evaluator."""
+    for name in dict.fromkeys(result.evaluator for result in results):
+        chosen = [result for result in results if result.evaluator == name]
+        steps, memory = (
+            getattr(chosen[-1], field) / getattr(chosen[0], field)
+            for field in ("num_steps", "temporary_mib")
+        )
+        yield f"{name}: {steps:.0f} times the steps took {memory:.0f} times the memory."
 
 
 def _gradient_fn(num_units, name, dtype=jnp.float32):

@@ -118,7 +118,7 @@ def test_missing_extras_are_named(fake, capsys, monkeypatch):
     )
     assert cli.main(["fake"]) == 2
     line = one_line(capsys)
-    assert "aeon" in line and "pip install 'jaxrnn[experiments]'" in line
+    assert "aeon" in line and "pip install '.[experiments]'" in line
 
 
 def test_a_run_writes_config_and_results(fake, tmp_path):

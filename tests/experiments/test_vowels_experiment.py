@@ -38,7 +38,7 @@ def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, ca
     once = run(tmp_path / "once", *options, "--readouts", "final", "mean")
     assert "elman" in capsys.readouterr().out
     names = ["config.json", "curves.png", "metrics.csv", "padding.csv", "padding.png"]
-    names += ["results.csv", "seconds.json", "summary.md"]
+    names += ["report.html", "results.csv", "seconds.json", "summary.md"]
     assert sorted(path.name for path in once.iterdir()) == names
     assert json.loads((once / "config.json").read_text())["options"]["seeds"] == 2
 
