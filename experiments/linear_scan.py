@@ -1,7 +1,7 @@
 """The speed of `linear_scan` beside `associative_scan`, a plain scan and a copy of its bytes."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def measure(config: Config) -> Iterator[Measured]:
     pieces = len(config.lengths) * len(QUANTITIES)
     with progress_bar(pieces * (config.rounds + config.compilations)) as bar:
         for num_steps, width in zip(config.lengths, config.widths, strict=True):
-            args = _arrays(num_steps, width)
+            args = arrays(num_steps, width)
             for quantity in QUANTITIES:
                 name = f"{num_steps} steps of {width}, {quantity}"
                 bar.stage(name)
@@ -112,7 +112,8 @@ def measure(config: Config) -> Iterator[Measured]:
                 yield from results
 
 
-def _arrays(num_steps, width):
+def arrays(num_steps: int, width: int) -> tuple[jax.Array, ...]:
+    """a between 0 and 1, b, and what the sum of h is weighed with."""
     keys = jax.random.split(jax.random.key(0), 3)
     shape = (num_steps, width)
     a = jax.random.uniform(keys[0], shape)
@@ -120,11 +121,10 @@ def _arrays(num_steps, width):
 
 
 def _measure(config, quantity, args, advance):
-    makers = {name: _make(quantity, scan) for name, scan in SCANS.items()}
-    makers[FLOOR] = _make_floor(quantity)
-    compiled, seconds = {}, {name: np.zeros(config.compilations) for name in makers}
+    subjects = makers(quantity)
+    compiled, seconds = {}, {name: np.zeros(config.compilations) for name in subjects}
     for number in range(config.compilations):
-        for name, make in makers.items():
+        for name, make in subjects.items():
             compiled[name], seconds[name][number] = compiled_fresh(make, *args)
         advance()
     steps, width = args[0].shape
@@ -134,6 +134,13 @@ def _measure(config, quantity, args, advance):
         Measured(steps, width, quantity, name, run[name], seconds[name], _temporary(function))
         for name, function in compiled.items()
     ]
+
+
+def makers(quantity: str) -> dict[str, Callable[[], Callable[..., Any]]]:
+    """What makes the function of `arrays` of each subject, a new one each time."""
+    return {name: _make(quantity, scan) for name, scan in SCANS.items()} | {
+        FLOOR: _make_floor(quantity)
+    }
 
 
 def _make(quantity, scan):

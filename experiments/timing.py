@@ -12,8 +12,9 @@ def interleaved_seconds(
     subjects: Mapping[str, Callable[[], Any]],
     rounds: int,
     advance: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, np.ndarray]:
-    """Wall seconds of every subject in every round, `[rounds]` each, after one call unmeasured.
+    """Seconds of every subject in every round, `[rounds]` each, after one call unmeasured.
 
     The order turns by one from round to round, so that none always follows the same other.
     """
@@ -24,9 +25,9 @@ def interleaved_seconds(
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            start = time.perf_counter()
+            start = clock()
             jax.block_until_ready(subjects[name]())
-            seconds[name][number] = time.perf_counter() - start
+            seconds[name][number] = clock() - start
         advance()
     return seconds
 

@@ -1,0 +1,73 @@
+"""The figures of the benchmark."""
+
+from pathlib import Path
+
+import numpy as np
+
+from experiments.benchmark.measured import Measured
+from experiments.benchmark.ratios import distinct, rows_of, tables_of
+from experiments.figures import PALETTE, figure
+
+MARKERS = "osD^vPX*h<"
+
+
+def ratios(results: list[Measured], path: Path) -> None:
+    """A panel a table: how many times as long as ours every subject took, with its quartiles."""
+    tables = tables_of(results)
+    subjects = distinct(result.subject for result in results)
+    heights = [len(rows_of(table)) + 1.5 for table in tables]
+    with figure(path, 7.5, 1.0 + 0.3 * sum(heights)) as canvas:
+        panels = canvas.subplots(len(tables), squeeze=False, height_ratios=heights, sharex=True)
+        for axes, table in zip(panels[:, 0], tables, strict=True):
+            _panel(axes, table, subjects)
+        panels[-1, 0].set_xlabel(f"time by the time of {tables[0][0].subject}")
+        handles = {}
+        for axes in panels[:, 0]:
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        canvas.legend(handles.values(), handles, loc="outside right upper", fontsize=7)
+
+
+def _panel(axes, table, subjects):
+    rows = rows_of(table)
+    first = table[0].subject
+    axes.axvline(1, color="black", linewidth=0.8)
+    for place, row in enumerate(rows.values()):
+        ours = row[first]
+        for name, result in row.items():
+            if name == first:
+                continue
+            number = subjects.index(name)
+            low, middle, high = np.quantile(result.run / ours.run, [0.25, 0.5, 0.75])
+            axes.errorbar(
+                middle,
+                place + 0.05 * (number - len(subjects) / 2),
+                xerr=[[middle - low], [high - middle]],
+                fmt=MARKERS[number % len(MARKERS)],
+                color=PALETTE[number % len(PALETTE)],
+                markersize=4,
+                linewidth=0.8,
+                label=name,
+            )
+    axes.set_xscale("log")
+    ticks = (0.25, 0.5, 1, 2, 4, 8, 16)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(f"{table[0].part}, {table[0].group}")
+
+
+def memory_and_time(results: list[Measured], path: Path) -> None:
+    """Temporary memory and time against the number of steps, one line a policy."""
+    with figure(path, 7.0, 3.2) as canvas:
+        left, right = canvas.subplots(1, 2)
+        for number, name in enumerate(distinct(result.subject for result in results)):
+            chosen = [result for result in results if result.subject == name]
+            steps = [int(result.case.replace(",", "")) for result in chosen]
+            style = {"color": PALETTE[number], "marker": MARKERS[number], "label": name}
+            left.loglog(steps, [result.temporary_mib for result in chosen], **style)
+            right.loglog(steps, [np.median(result.run) for result in chosen], **style)
+        for axes, what in ((left, "temporary memory (MiB)"), (right, "seconds")):
+            axes.set_xlabel("steps T")
+            axes.set_ylabel(what)
+        canvas.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
