@@ -169,5 +169,5 @@ def test_wrong_arguments_raise():
         jr.unroll(cell, params, jr.Timed(xs, jnp.ones(T)))
     with pytest.raises(TypeError, match=r"xs must be one array; s5\(timed=True\) takes steps"):
         jr.unroll(cell, params, jr.Timed(xs, jnp.ones((T, 1))))
-    with pytest.raises(ValueError, match="Timed"):
+    with pytest.raises(TypeError, match="Timed"):
         jr.unroll(jr.s5(H, 6, timed=True), params, xs)
