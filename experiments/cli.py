@@ -21,7 +21,7 @@ EXPERIMENTS = {
     "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
 }
-EXTRAS = ("aeon", "matplotlib", "rich", "tyro")
+EXTRAS = ("aeon", "matplotlib", "orbax", "rich", "tyro", "vega_datasets")
 
 FAILED, INTERRUPTED = 2, 130
 
@@ -89,18 +89,19 @@ def _sentence(box: str) -> str:
 
 
 def _run(name: str, experiment: Any, config: Any) -> int:
-    from experiments.page import html_page
+    from experiments.page import Page, html_page
     from experiments.run_folder import RunFolder, environment
 
     start = time.perf_counter()
     results, interrupted = [], False
     with RunFolder.create(name, config.out) as folder:
         try:
-            for result in experiment.measure(config):
+            for result in _measure(name, experiment, config, folder):
                 results.append(result)
         except KeyboardInterrupt:
             interrupted = True
-        if not results:
+        resumable = folder.settle_checkpoints(keep=interrupted)
+        if not results and not resumable:
             raise KeyboardInterrupt
         run = {
             "experiment": name,
@@ -110,14 +111,28 @@ def _run(name: str, experiment: Any, config: Any) -> int:
             "seconds": round(time.perf_counter() - start, 1),
         }
         folder.write_json("config.json", run)
-        page = experiment.report(config, results, folder)
+        page = Page(name, "No part of the run had ended.", [], [], [], [])
+        if results:
+            page = experiment.report(config, results, folder)
         if page is not None:
             folder.write_text("report.html", html_page(page, run, folder.partial))
         path = folder.keep()
     if interrupted:
-        return _say(f"interrupted: what was done so far is in {path}", INTERRUPTED)
+        further = f"; --resume {path} goes on from there" if resumable else ""
+        return _say(f"interrupted: what was done so far is in {path}{further}", INTERRUPTED)
     print(f"written to {path} in {time.perf_counter() - start:.0f} s")
     return 0
+
+
+def _measure(name: str, experiment: Any, config: Any, folder: Any) -> Any:
+    """The results one by one; an experiment that can be resumed gets its checkpoints."""
+    if not hasattr(config, "resume"):
+        return experiment.measure(config)
+    from experiments.checkpoints import Checkpoints
+
+    checkpoints = Checkpoints.of_run(folder, name, config)
+    print(f"if it is killed, --resume {folder.wanted} goes on", file=sys.stderr)
+    return experiment.measure(config, checkpoints)
 
 
 def _say(message: str, status: int) -> int:

@@ -18,6 +18,8 @@ import jax
 
 from experiments.errors import ExperimentError
 
+CHECKPOINTS = "checkpoints"
+
 
 class RunFolder:
     """A hidden folder beside the wanted one, which takes its name in `keep` or disappears."""
@@ -66,6 +68,12 @@ class RunFolder:
         writer.writeheader()
         writer.writerows(rows)
         self.write_text(name, text.getvalue())
+
+    def settle_checkpoints(self, keep: bool) -> bool:
+        """Whether there are checkpoints that stay; those of a run that is through go."""
+        if not keep:
+            shutil.rmtree(self.path(CHECKPOINTS), ignore_errors=True)
+        return self.path(CHECKPOINTS).exists()
 
     def keep(self) -> Path:
         """Gives the folder its name, with a number if that has been taken since `create`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from experiments.checkpoints import Checkpoints
 from experiments.data import vowels
 from experiments.progress import progress_bar
 from experiments.vowels.config import NUM_HELD_OUT, Config, Model, Readout
@@ -11,7 +12,7 @@ from experiments.vowels.training import Trained, train
 __all__ = ["Config", "measure", "report"]
 
 
-def measure(config: Config) -> Iterator[Trained]:
+def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Trained]:
     """Trains one model and readout after the other and yields each when it is done."""
     recordings = prepare(config)
     kinds: list[tuple[Model, Readout]] = [
@@ -20,7 +21,7 @@ def measure(config: Config) -> Iterator[Trained]:
     with progress_bar(config.epochs * len(kinds)) as bar:
         for model, readout in kinds:
             bar.stage(f"{model}, {readout}")
-            trained = train(config, model, readout, recordings, epoch_done=bar.advance)
+            trained = train(config, model, readout, recordings, checkpoints, bar.advance)
             bar.finish_stage(f"{model}, {readout}: {trained.summary}")
             yield trained
 

@@ -51,6 +51,8 @@ class Config:
     """The official test split, or 6 training recordings of each speaker held out, to choose by."""
     out: Path | None = None
     """A new folder to write to; runs/vowels/TIME when left out."""
+    resume: Path | None = None
+    """The folder of an interrupted or killed run with the same options, to go on from."""
     quick: bool = False
     """A short form: two models, the final carry, one seed, few epochs."""
 

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
+from experiments.checkpoints import Checkpoints
 from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings
 from experiments.tables import mean_and_spread
 from experiments.vowels.config import Config, Model, Readout
@@ -61,9 +62,13 @@ def train(
     model: Model,
     readout: Readout,
     recordings: tuple[Recordings, Recordings],
-    epoch_done: Callable[[], None],
+    checkpoints: Checkpoints,
+    epoch_done: Callable[[int], None],
 ) -> Trained:
-    """Trains every seed on the first recordings and scores it on the second after each epoch."""
+    """Trains every seed on the first recordings and scores it on the second after each epoch.
+
+    `seconds` counts what was run now, not what a checkpoint brought.
+    """
     start = time.perf_counter()
     training, scored = recordings
     classifier = make_classifier(model, readout, config.num_units, NUM_SPEAKERS)
@@ -77,15 +82,17 @@ def train(
     seeds = config.first_seed + np.arange(config.seeds)
     keys = jax.vmap(jax.random.split, out_axes=1)(jax.vmap(jax.random.key)(seeds))
     state = jax.vmap(initial_state)(keys[0])
-    epochs = []
-    for epoch in range(config.epochs):
+
+    def one_epoch(state, epoch):
         batches = minibatches(keys[1], epoch, training, config.batch_size, config.input_noise)
         state, metrics = run_epoch(state, batches)
         loss, predicted = score(state.params, scored, True)
-        metrics |= {"scored_loss": loss, "accuracy": accuracy(predicted, scored)}
-        epochs.append(jax.device_get(metrics))
-        epoch_done()
-    history = {name: np.stack([epoch[name] for epoch in epochs], axis=1) for name in epochs[0]}
+        return state, metrics | {"scored_loss": loss, "accuracy": accuracy(predicted, scored)}
+
+    state, history = checkpoints.run(
+        f"{model} {readout}", state, config.epochs, one_epoch, every=5, epoch_done=epoch_done
+    )
+    history = {name: values.T for name, values in history.items()}
     padding = []
     if readout == "final":
         padding = score_padding(score, state.params, scored, config.padded_lengths)
