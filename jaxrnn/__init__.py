@@ -38,6 +38,7 @@ from jaxrnn.cells.s6 import s6 as s6
 from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
 from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
 from jaxrnn.cells.slstm import slstm as slstm
+from jaxrnn.combinators import ComplexParts as ComplexParts
 from jaxrnn.combinators import LearnedInitialCarryParams as LearnedInitialCarryParams
 from jaxrnn.combinators import learned_initial_carry as learned_initial_carry
 from jaxrnn.combinators import simple_cell as simple_cell
@@ -133,6 +134,8 @@ from jaxrnn.losses import squared_loss as squared_loss
 from jaxrnn.losses import sum_over_steps as sum_over_steps
 from jaxrnn.noise import recurrent_dropout as recurrent_dropout
 from jaxrnn.noise import zoneout as zoneout
+from jaxrnn.randomness import MissingKey as MissingKey
+from jaxrnn.randomness import split_key as split_key
 from jaxrnn.sequences.batching import Batch as Batch
 from jaxrnn.sequences.batching import StreamBatch as StreamBatch
 from jaxrnn.sequences.batching import bucket_batches as bucket_batches

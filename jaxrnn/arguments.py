@@ -53,16 +53,25 @@ class ByIdentity:
 
 
 @contextlib.contextmanager
-def naming_params(params):
-    """Says `params` where a cell finds that its parameters lack a field."""
+def naming_params(cell_or_layer, params, xs):
+    """Says `params` where what went wrong has another structure than `init` makes."""
     try:
         yield
-    except AttributeError as error:
-        kind = type(error.obj)
-        nodes = jax.tree.leaves(params, is_leaf=lambda node: type(node) is kind)
-        if isinstance(error.obj, jax.Array) or any(type(node) is kind for node in nodes):
+    except (AttributeError, TypeError, ValueError) as error:
+        came, wanted = jax.tree.structure(params), _structure_of_init(cell_or_layer, xs)
+        if wanted is not None and came != wanted:
             raise TypeError(
-                "params must be what init of this cell or layer returns, "
-                f"got {jax.tree.structure(params)}: {error}."
+                f"params must have the structure {wanted} that init makes, got {came}."
             ) from error
         raise
+
+
+def _structure_of_init(cell_or_layer, xs):
+    """The structure of the parameters for such inputs, None where that cannot be told."""
+    by_width = cell_or_layer.num_feature_axes == 1 and isinstance(xs, jax.Array)
+    num_inputs = xs.shape[-1] if by_width else 1
+    try:
+        params = jax.eval_shape(lambda key: cell_or_layer.init(key, num_inputs), jax.random.key(0))
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return jax.tree.structure(params)

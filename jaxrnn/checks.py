@@ -90,6 +90,8 @@ def boolean(value: Any, name: str) -> bool:
 
 def width(xs: Any, kernel: Any) -> None:
     """Raises unless `xs` `[..., D]` has as many features as `kernel` `[D, ...]` has rows."""
+    if not isinstance(xs, jax.Array | np.ndarray):
+        raise TypeError(f"xs must be one array [..., {kernel.shape[0]}], got {xs!r}.")
     if jnp.ndim(xs) == 0 or jnp.shape(xs)[-1] != kernel.shape[0]:
         raise ValueError(
             f"xs must have the width {kernel.shape[0]} of the kernel {kernel.shape}, "
@@ -157,16 +159,19 @@ def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:
         ) from error
 
 
-def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int, ...]:
+def leading_shape(
+    xs: Any, num_feature_axes: Any, name: str = "xs", has_time: bool = True
+) -> tuple[int, ...]:
     """The axes that all leaves of `xs` share in front of their feature axes.
 
     Args:
         xs: A tree of arrays `[*leading, *features]`.
         num_feature_axes: An int, or a tree of ints that is a prefix of `xs`.
         name: What the error calls the tree.
+        has_time: Whether one of the leading axes is time, so that there must be one.
 
     Returns:
-        The shape of the shared leading axes, time among them.
+        The shape of the shared leading axes.
 
     Raises:
         TypeError: `num_feature_axes` is no prefix of the tree.
@@ -176,9 +181,9 @@ def leading_shape(xs: Any, num_feature_axes: Any, name: str = "xs") -> tuple[int
     shape = None
     for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
         leaf_name = f"{name}{keystr(path)}"
-        if jnp.ndim(leaf) < count + 1:
+        if jnp.ndim(leaf) < count + has_time:
             raise ValueError(
-                f"{leaf_name} must have a time axis and {count} feature axes, "
+                f"{leaf_name} must have {'a time axis and ' * has_time}{count} feature axes, "
                 f"got the shape {jnp.shape(leaf)}."
             )
         leading = jnp.shape(leaf)[: jnp.ndim(leaf) - count]

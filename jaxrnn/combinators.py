@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxrnn import checks
 from jaxrnn.boundary import broadcast_carry, in_compute_dtype
@@ -84,10 +85,20 @@ def simple_cell(
 
 
 class LearnedInitialCarryParams(NamedTuple):
-    """`cell`, the cell's parameters, and `initial_carry`, a carry without batch axes."""
+    """`cell`, the cell's parameters, and `initial_carry`, a carry without batch axes.
+
+    Complex leaves of the carry are `ComplexParts`.
+    """
 
     cell: Any
     initial_carry: Any
+
+
+class ComplexParts(NamedTuple):
+    """A complex parameter as two real ones, which any optimiser moves the right way."""
+
+    real: Any
+    imag: Any
 
 
 def learned_initial_carry(cell: Cell) -> Cell:
@@ -95,8 +106,10 @@ def learned_initial_carry(cell: Cell) -> Cell:
 
         h₀ = params.initial_carry
 
-    The learned carry starts as the cell's own one. Integer leaves stay what they are: their
-    gradient is of dtype float0, so take gradients with `allow_int=True` or leave such cells out.
+    The learned carry starts as the cell's own one. Complex leaves are kept as `ComplexParts`:
+    `jax.grad` gives the conjugate of a complex gradient, and optax does not turn it. Integer leaves
+    stay what they are: their gradient is of dtype float0, so take gradients with `allow_int=True`
+    or leave such cells out.
 
     Args:
         cell: The cell.
@@ -118,10 +131,10 @@ def learned_initial_carry(cell: Cell) -> Cell:
 
     def init(key, num_inputs):
         params = cell.init(key, num_inputs)
-        return LearnedInitialCarryParams(params, cell.initial_carry(params))
+        return LearnedInitialCarryParams(params, _parted(cell.initial_carry(params)))
 
     def initial_carry(params, batch_shape=()):
-        carry = in_compute_dtype(params, params.initial_carry)
+        carry = _joined(in_compute_dtype(params, params.initial_carry))
         # A copy: a carry that shared its buffer with the parameter could not be donated.
         return broadcast_carry(jax.tree.map(jnp.copy, carry), batch_shape)
 
@@ -136,4 +149,19 @@ def learned_initial_carry(cell: Cell) -> Cell:
         emit=on_inner(cell.emit),
         split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
         prepare=cell.prepare and on_inner(cell.prepare),
+    )
+
+
+def _parted(carry: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: ComplexParts(leaf.real, leaf.imag) if jnp.iscomplexobj(leaf) else leaf, carry
+    )
+
+
+def _joined(carry: Any) -> Any:
+    def is_parts(node):
+        return isinstance(node, ComplexParts)
+
+    return jax.tree.map(
+        lambda node: lax.complex(*node) if is_parts(node) else node, carry, is_leaf=is_parts
     )

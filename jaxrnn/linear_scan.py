@@ -98,57 +98,54 @@ def _guarded_solve(method, a, b, h0, mask, reset, initial):
         mask = _widen(mask, b)
         a, b = jnp.where(mask, a, 1), jnp.where(mask, b, 0)
     if reset is None:
-        return _solve(method, a, b.at[0].add(a[0] * h0), None)
+        return _solve(method, a, b, h0, None)
     fresh = jnp.broadcast_to(_widen(reset, b), b.shape)
     # Selected before and after they multiply: NaN times zero is NaN in the product's value and in
     # both of its cotangents.
-    before = jnp.where(fresh, 0, a)
     b = b + jnp.where(fresh, jnp.where(fresh, a, 0) * initial, 0)
-    b = b.at[0].add(jnp.where(fresh[0], 0, before[0] * h0))
-    return _solve(method, before, b, fresh)
+    h0 = jnp.where(fresh[0], 0, h0)
+    return _solve(method, jnp.where(fresh, 0, a), b, h0, fresh)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solve(method, a, b, fresh):
-    """hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = 0, time first."""
-    return METHODS[method](a, b, fresh)
+def _solve(method, a, b, h0, fresh):
+    """hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = h0, time first."""
+    return METHODS[method](a, b, h0, fresh)
 
 
 @_solve.defjvp
 def _solve_jvp(method, primals, tangents):
-    a, b, fresh = primals
-    a_dot, b_dot, _ = tangents
-    h = _solve(method, a, b, fresh)
-    return h, _tangent_solve(method, a, a_dot * _before(h, fresh) + b_dot, fresh)
+    a, b, h0, fresh = primals
+    a_dot, b_dot, h0_dot, _ = tangents
+    h = _solve(method, a, b, h0, fresh)
+    b_dot = a_dot * _before(h, h0, fresh) + b_dot
+    start = a[0] * h0_dot if fresh is None else jnp.where(fresh[0], 0, a[0] * h0_dot)
+    return h, _tangent_solve(method, a, b_dot.at[0].add(start), fresh)
 
 
 def _tangent_solve(method, a, b, fresh):
     """The solver as a linear map of b, whose transpose is the solver run backwards."""
+    zero = jnp.zeros_like(b[0])
 
     def residual(h):
-        return h - a * _before(h, fresh)
+        return h - a * _before(h, zero, fresh)
 
     def solve(_, b):
-        return METHODS[method](a, b, fresh)
+        return METHODS[method](a, b, zero, fresh)
 
     def transpose_solve(_, cotangent):
-        after = None if fresh is None else flip_reset(fresh)
-        coefficients = jnp.roll(flip(a), 1, axis=0)
-        if a.shape[0] == b.shape[0]:
-            # Nothing comes before the first step; what was rolled there may be NaN.
-            coefficients = coefficients.at[0].set(0)
-        return flip(METHODS[method](coefficients, flip(cotangent), after))
+        return TRANSPOSES[method](a, cotangent, fresh)
 
     return lax.custom_linear_solve(residual, b, solve, transpose_solve)
 
 
-def _before(h, fresh):
+def _before(h, h0, fresh):
     """hₜ₋₁, zero where there is none."""
-    shifted = jnp.concatenate([jnp.zeros_like(h[:1]), h[:-1]])
+    shifted = jnp.concatenate([h0[None], h[:-1]])
     return shifted if fresh is None else jnp.where(fresh, 0, shifted)
 
 
-def _sequential(a, b, fresh):
+def _sequential(a, b, h0, fresh):
     def step(h, inputs):
         a, b, fresh = inputs
         h = a * h + b if fresh is None else jnp.where(fresh, b, a * h + b)
@@ -158,13 +155,44 @@ def _sequential(a, b, fresh):
         h = a[0] * h + b
         return h, h
 
-    zero = jnp.zeros_like(b[0])
     if a.shape[0] == b.shape[0]:
-        return lax.scan(step, zero, (a, b, fresh))[1]
-    return lax.scan(fixed_step, zero, b)[1]
+        return lax.scan(step, h0, (a, b, fresh))[1]
+    return lax.scan(fixed_step, h0, b)[1]
 
 
-def _associative(a, b, fresh):
+def _sequential_transpose(a, cotangent, fresh):
+    """gₜ = cotangentₜ + (freshₜ₊₁ ? 0 : aₜ₊₁ gₜ₊₁), without a copy of a or of the cotangent."""
+
+    def step(carried, inputs):
+        a, cotangent, fresh = inputs
+        g = cotangent + carried
+        return (a * g if fresh is None else jnp.where(fresh, 0, a * g)), g
+
+    def fixed_step(carried, cotangent):
+        g = cotangent + carried
+        return a[0] * g, g
+
+    zero = jnp.zeros_like(cotangent[0])
+    if a.shape[0] == cotangent.shape[0]:
+        return lax.scan(step, zero, (a, cotangent, fresh), reverse=True)[1]
+    return lax.scan(fixed_step, zero, cotangent, reverse=True)[1]
+
+
+def _reversed(solve):
+    """The transpose of a solver as the same solver run backwards, on copies."""
+
+    def transpose(a, cotangent, fresh):
+        after = None if fresh is None else flip_reset(fresh)
+        coefficients = jnp.roll(flip(a), 1, axis=0)
+        if a.shape[0] == cotangent.shape[0]:
+            # Nothing comes before the first step; what was rolled there may be NaN.
+            coefficients = coefficients.at[0].set(0)
+        return flip(solve(coefficients, flip(cotangent), jnp.zeros_like(cotangent[0]), after))
+
+    return transpose
+
+
+def _associative(a, b, h0, fresh):
     def compose(before, after):
         (a1, b1, *r1), (a2, b2, *r2) = before, after
         if not r1:
@@ -175,15 +203,16 @@ def _associative(a, b, fresh):
             r1[0] | r2[0],
         )
 
+    b = b.at[0].add(a[0] * h0 if fresh is None else jnp.where(fresh[0], 0, a[0] * h0))
     elements = (jnp.broadcast_to(a, b.shape), b, *(() if fresh is None else (fresh,)))
     return lax.associative_scan(compose, elements)[1]
 
 
-def _chunked(a, b, fresh):
+def _chunked(a, b, h0, fresh):
     """Sequential over chunks, associative inside: what is parallel has a bounded size."""
     num_steps = b.shape[0]
     if num_steps <= _CHUNK:
-        return _associative(a, b, fresh)
+        return _associative(a, b, h0, fresh)
     padding = -num_steps % _CHUNK
 
     def chunks_of(leaf, fill):
@@ -192,9 +221,7 @@ def _chunked(a, b, fresh):
 
     def chunk(h, inputs):
         a, b, fresh = inputs
-        carried = a[0] * h + b[0]
-        carried = carried if fresh is None else jnp.where(fresh[0], b[0], carried)
-        h = _associative(a, b.at[0].set(carried), fresh)
+        h = _associative(a, b, h, fresh)
         return h[-1], h
 
     inputs = (
@@ -202,12 +229,18 @@ def _chunked(a, b, fresh):
         chunks_of(b, 0),
         None if fresh is None else chunks_of(fresh, False),
     )
-    h = lax.scan(chunk, jnp.zeros_like(b[0]), inputs)[1]
+    h = lax.scan(chunk, h0, inputs)[1]
     return h.reshape(-1, *b.shape[1:])[:num_steps]
 
 
-def _by_platform(a, b, fresh):
-    return lax.platform_dependent(a, b, fresh, cpu=_sequential, default=_associative)
+def _by_platform(a, b, h0, fresh):
+    return lax.platform_dependent(a, b, h0, fresh, cpu=_sequential, default=_associative)
+
+
+def _transpose_by_platform(a, cotangent, fresh):
+    return lax.platform_dependent(
+        *(a, cotangent, fresh), cpu=_sequential_transpose, default=_reversed(_associative)
+    )
 
 
 METHODS = {
@@ -215,6 +248,12 @@ METHODS = {
     "sequential": _sequential,
     "associative": _associative,
     "chunked": _chunked,
+}
+TRANSPOSES = {
+    "auto": _transpose_by_platform,
+    "sequential": _sequential_transpose,
+    "associative": _reversed(_associative),
+    "chunked": _reversed(_chunked),
 }
 
 

@@ -34,7 +34,7 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
     Args:
         cell: The cell.
         rates: A float for all, or a tree of floats like the carry: `LSTMCarry(h=0.05, c=0.5)`.
-            Leaves of the carry that are not floating are never kept.
+            Leaves of the carry that are neither floating nor complex are never kept.
 
     Returns:
         The cell with the same params and carry.

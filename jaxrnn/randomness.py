@@ -45,6 +45,10 @@ def split_key(key: Any, num: int) -> list[Any]:
 
     Returns:
         A list of `num` keys.
+
+    Example:
+        >>> split_key(None, 2), len(split_key(jax.random.key(0), 3))
+        ([None, None], 3)
     """
     if key is None or isinstance(key, MissingKey):
         return [key] * num

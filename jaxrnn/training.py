@@ -62,17 +62,19 @@ def make_train_step(
 
         params ← params + optimizer(∇ loss_fn(params, batch, key))
 
+    For complex parameters ∇ is the way uphill, ∂/∂real + i ∂/∂imag; `jax.grad` gives its conjugate.
+
     Args:
         loss_fn: `(params, batch, key) -> (loss, metrics)`, a scalar and a dict of what else to
-            report. It passes `key` on to `unroll`; when the step got no key, a layer that draws
-            noise raises.
+            report. It passes `key` on to `unroll`; when the step got no key, `key` is a
+            `MissingKey`, with which a layer that draws noise raises. `split_key` splits either.
         optimizer: Any optax transformation, clipping included.
 
     Returns:
         `train_step(state, batch, key=None) -> (state, metrics)`. The metrics hold `loss`,
         `gradient_norm` (global, of the gradient as it came, before any clipping),
-        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm),
-        `input_gradient_norm`, and those of `loss_fn`.
+        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm, by their
+        names), `input_gradient_norm`, and those of `loss_fn`.
 
     Raises:
         TypeError: `loss_fn` does not return a real scalar and a dict.
@@ -155,6 +157,8 @@ def make_tbptt_step(
         return _scalar(loss), (new_carry, _extra(metrics))
 
     def tbptt_step(state, carry, batch, key=None):
+        if carry is None:
+            raise TypeError("carry must be given, initial_carry(params, (B,)) at first, got None.")
         key = MissingKey("tbptt_step") if key is None else key
         (loss, (carry, metrics)), gradients = jax.value_and_grad(checked, has_aux=True)(
             state.params, detach(carry), batch, key
@@ -198,10 +202,7 @@ def make_epoch_step(
     train_step = make_train_step(loss_fn, optimizer)
 
     def epoch_step(state, batches, key=None):
-        leaves = jax.tree.leaves(batches)
-        if not leaves:
-            raise ValueError(f"batches must have at least one array, got {batches!r}.")
-        num_batches = leaves[0].shape[0]
+        num_batches = _num_batches(batches)
         keys = None if key is None else jax.random.split(key, num_batches)
 
         def update(state, inputs):
@@ -214,7 +215,17 @@ def make_epoch_step(
     return epoch_step
 
 
+def _num_batches(batches):
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batches)}
+    if len(sizes) != 1 or () in sizes:
+        shapes = jax.tree.map(jnp.shape, batches)
+        raise ValueError(f"batches must have one leading axis of minibatches, got {shapes}.")
+    return sizes.pop()[0]
+
+
 def _updated(state, optimizer, gradients):
+    # jax.grad of a real loss by a complex number is the conjugate of the way uphill.
+    gradients = jax.tree.map(jnp.conj, gradients)
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     return TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
 

@@ -70,11 +70,13 @@ def unroll(
     call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
     if carry is not None and not getattr(cell_or_layer, "causal", True):
         raise ValueError("carry must be None for a layer that is not causal; it cannot stream.")
-    if evaluator is not None and isinstance(cell_or_layer, Layer):
-        raise ValueError("evaluator must be None for a layer: recurrent(cell, evaluator) takes it.")
+    if evaluator is not None:
+        if isinstance(cell_or_layer, Layer):
+            raise ValueError("evaluator must be None for a layer: give it to recurrent(cell, ...).")
+        checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
     run = _compiled(ByIdentity(cell_or_layer), evaluator, reverse, call.time_axis)
-    with naming_params(params):
+    with naming_params(cell_or_layer, params, call.arrays[0]):
         return run(params, carry, *call.arrays, key)
 
 
@@ -116,12 +118,12 @@ def step(
     """
     if not getattr(cell_or_layer, "causal", True):
         raise ValueError("cell_or_layer must be causal to stream; this layer sees the future.")
-    xs = jax.tree.map(lambda leaf: leaf[None], checks.arrays(x, "x"))
-    leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)[1:]
+    x = checks.arrays(x, "x")
+    leading = checks.leading_shape(x, cell_or_layer.num_feature_axes, "x", has_time=False)
     rollout = unroll(
         cell_or_layer,
         params,
-        xs,
+        jax.tree.map(lambda leaf: leaf[None], x),
         carry=carry,
         mask=None if mask is None else as_mask(mask, leading)[None],
         reset=None if reset is None else as_mask(reset, leading, "reset")[None],
@@ -173,7 +175,7 @@ def carries(
         raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
     call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
     run, key = _compiled_carries(ByIdentity(cell_or_layer), call.time_axis), checked_key(key)
-    with naming_params(params):
+    with naming_params(cell_or_layer, params, call.arrays[0]):
         return run(params, carry, *call.arrays, key)
 
 

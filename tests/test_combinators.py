@@ -82,6 +82,21 @@ def test_a_learned_carry_starts_every_sequence_and_learns_from_each():
     assert gradient.initial_carry.tolist() == [1.0]
 
 
+def test_a_learned_complex_carry_goes_downhill():
+    cell = jr.learned_initial_carry(jr.lru(2, 3))
+    params = cell.init(jax.random.key(0), 2)
+
+    def loss(params):
+        return (jnp.abs(cell.initial_carry(params) - (1 + 1j)) ** 2).sum()
+
+    assert all(jnp.isrealobj(leaf) for leaf in jax.tree.leaves(params))
+    for _ in range(30):
+        params = jax.tree.map(
+            lambda leaf, slope: leaf - 0.1 * slope, params, jax.grad(loss)(params)
+        )
+    assert loss(params) < 1e-4
+
+
 def test_a_learned_carry_starts_as_the_cells_own():
     inner = jr.lstm(3)
     cell = jr.learned_initial_carry(inner)

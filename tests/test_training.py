@@ -78,10 +78,34 @@ def test_epoch_step_equals_a_loop_of_train_steps(x64):
     np.testing.assert_allclose(metrics["loss"], losses, rtol=1e-10)
 
 
-def test_an_epoch_of_no_arrays_raises():
+@pytest.mark.parametrize("batches", [{}, 3.0, {"xs": jnp.ones((3, 2)), "labels": jnp.ones(2)}])
+def test_batches_have_one_leading_axis(batches):
     epoch_step = jr.make_epoch_step(lambda params, batch, key: (params.sum(), {}), optax.sgd(0.1))
-    with pytest.raises(ValueError, match="batches must have at least one array"):
-        epoch_step(jr.TrainState.create(jnp.ones(2), optax.sgd(0.1)), {})
+    with pytest.raises(ValueError, match="batches must have one leading axis of minibatches, got"):
+        epoch_step(jr.TrainState.create(jnp.ones(2), optax.sgd(0.1)), batches)
+
+
+def test_complex_parameters_go_downhill():
+    def loss_fn(params, batch, key):
+        return jnp.abs(params - (1 + 1j)) ** 2, {}
+
+    step = jr.make_train_step(loss_fn, optax.sgd(0.1))
+    state = jr.TrainState.create(jnp.zeros((), jnp.complex64), optax.sgd(0.1))
+    losses = [float(step(state, None)[1]["loss"])]
+    for _ in range(30):
+        state, metrics = step(state, None)
+        losses.append(float(metrics["loss"]))
+    assert losses[0] > 1.9 and losses[-1] < 1e-4
+
+
+def test_a_loss_function_splits_any_key():
+    def loss_fn(params, batch, key):
+        first, second = jr.split_key(key, 2)
+        return params.sum(), {"same": jnp.asarray(first is second)}
+
+    state = jr.TrainState.create(jnp.ones(2), optax.sgd(0.1))
+    step = jr.make_train_step(loss_fn, optax.sgd(0.1))
+    assert step(state, None)[1]["same"] and not step(state, None, jax.random.key(0))[1]["same"]
 
 
 def test_norms_of_half_precision_do_not_overflow():
@@ -213,6 +237,12 @@ def test_tbptt_refuses_a_carry_of_another_kind():
     state = jr.TrainState.create(jnp.ones(2), optax.sgd(0.1))
     with pytest.raises(ValueError, match="the carry of loss_fn must have the shape"):
         step(state, jnp.zeros(3), None)
+
+
+def test_tbptt_needs_a_carry():
+    step = jr.make_tbptt_step(tbptt_loss(make_cell()), optax.sgd(0.1))
+    with pytest.raises(TypeError, match="carry must be given"):
+        step(start(make_cell(), optax.sgd(0.1)), None, (batch_of(), None))
 
 
 def test_labels_over_a_stack():

@@ -54,9 +54,9 @@ def newton(
 
     Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
     The gradient is that of the solution (the implicit function theorem: one more linear scan), so
-    it does not depend on the number of iterations. Converges in few
-    iterations where the recurrence forgets (its largest Lyapunov exponent is negative) and in up
-    to T where it does not. Batch rows iterate together until the slowest is done.
+    it does not depend on the number of iterations. Converges in few iterations where the recurrence
+    forgets (its largest Lyapunov exponent is negative) and in up to T where it does not. Batch rows
+    iterate together until the slowest is done.
 
     Args:
         tol: Largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
@@ -72,8 +72,8 @@ def newton(
         The evaluator; `info` is a `NewtonInfo`.
 
     Raises:
-        TypeError: A number is none, `fallback` is no Evaluator, or (while tracing) a carry has
-            leaves that are not real.
+        TypeError: An option is not a number, `fallback` is no Evaluator, or (while tracing) a
+            carry has leaves that are not real.
         ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is another
             word, or `damping` not in [0, 1).
 
@@ -269,4 +269,6 @@ def _at_solution_jvp(step, primals, tangents):
 def _change(new, old):
     """Largest |new - old| relative to max(1, |new|); what is NaN in both has not changed."""
     difference = jnp.abs(new - old) / jnp.maximum(1, jnp.abs(new))
+    # XLA's maximum over a large array on CPU forgets NaN.
+    difference = jnp.where(jnp.isnan(difference), jnp.inf, difference)
     return jnp.max(jnp.where((new == old) | (jnp.isnan(new) & jnp.isnan(old)), 0, difference))

@@ -67,10 +67,10 @@ def bucket_batches(
         An iterator of `Batch(xs, mask, indices)`.
 
     Raises:
-        TypeError: The trees or dtypes of two sequences differ, or a count or boundary is no int.
+        TypeError: The trees or dtypes of two sequences differ, or a count is no int.
         ValueError: There is no sequence, one is longer than the last boundary, shapes differ, a
-            count is below 1, boundaries do not rise, or not exactly one of `boundaries` and
-            `num_buckets` is given.
+            count is below 1, boundaries are no ints or do not rise, or not exactly one of
+            `boundaries` and `num_buckets` is given.
 
     Example:
         >>> sequences = [np.ones(length) for length in (2, 7, 3, 8, 1)]

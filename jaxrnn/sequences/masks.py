@@ -136,7 +136,7 @@ def mask_from_lengths(seq_lengths: Any, num_steps: int) -> jax.Array:
                [False, False, False]], dtype=bool)
     """
     lengths = _as_ints(seq_lengths, "seq_lengths")
-    num_steps = operator.index(num_steps)
+    num_steps = _as_int(num_steps, "num_steps")
     if num_steps < 0:
         raise ValueError(f"num_steps must be at least 0, got {num_steps}.")
     values = concrete(seq_lengths)
@@ -203,9 +203,6 @@ def reset_from_segments(segment_ids: Any) -> jax.Array:
         Array([ True, False,  True,  True], dtype=bool)
     """
     ids = _with_time(_as_ints(segment_ids, "segment_ids"), "segment_ids")
-    values = concrete(segment_ids)
-    # Without x64 an id of 64 bits would lose its upper half on the way to JAX.
-    ids = ids if values is None else values
     first = jnp.ones(ids[..., :1].shape, bool)
     return jnp.concatenate([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
 
@@ -263,8 +260,16 @@ def _as_flags(flags, name):
     return _with_time(as_mask(flags, np.shape(flags), name), name)
 
 
+def _as_int(value, name):
+    if isinstance(value, bool | Tracer) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int, a shape depends on it, got {value!r}.")
+    return operator.index(value)
+
+
 def _as_ints(values, name):
-    ints = jnp.asarray(values)
+    read = concrete(values)
+    # Without x64 an int of 64 bits would lose its upper half on the way to JAX.
+    ints = jnp.asarray(values) if read is None else read
     if not jnp.issubdtype(ints.dtype, jnp.integer):
         raise TypeError(f"{name} must be ints, got the dtype {ints.dtype}.")
     return ints

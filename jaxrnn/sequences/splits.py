@@ -53,6 +53,7 @@ def split_by_entity_and_time(
         `EntityTimeSplit(train, test, dropped)` of indices into `[N]`.
 
     Raises:
+        TypeError: `held_out` is a string.
         ValueError: Shapes differ, a window is empty or its times are NaN, an entity held out has
             no window, `gap` is below 0 or without `test_from`, or a part would be empty.
 
@@ -68,6 +69,8 @@ def split_by_entity_and_time(
         [0 1] [3 5] [2 4]
     """
     entity, start, stop = _windows(entity, start, stop)
+    if isinstance(held_out, str):
+        raise TypeError(f"held_out must be a list of entities, got the string {held_out!r}.")
     held_out = np.asarray(list(held_out) or entity[:0])
     _check(entity, held_out, test_from, gap)
     is_held_out = np.isin(entity, held_out)

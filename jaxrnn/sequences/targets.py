@@ -45,7 +45,7 @@ def shift_targets(
         `ShiftedTargets(targets, mask)`.
 
     Raises:
-        TypeError: A flag is no bool, int or float.
+        TypeError: A flag is no bool, int or float, or `num_feature_axes` no int.
         ValueError: Shapes do not agree, or nothing says where the time axis of integer xs is.
 
     Example:
@@ -91,6 +91,8 @@ def _leading(xs, mask, reset, num_feature_axes):
 
 def _num_leading(leaves, mask, reset, num_feature_axes):
     if num_feature_axes is not None:
+        if isinstance(num_feature_axes, bool) or not isinstance(num_feature_axes, int):
+            raise TypeError(f"num_feature_axes must be one int, got {num_feature_axes!r}.")
         return leaves[0].ndim - num_feature_axes
     if mask is not None or reset is not None:
         return np.ndim(reset if mask is None else mask)

@@ -76,6 +76,15 @@ def test_not_converged_is_reported_and_falls_back_only_when_asked(x64):
     np.testing.assert_array_equal(safe.outputs, want.outputs)
 
 
+def test_a_large_overflow_is_not_convergence():
+    """XLA's maximum over a large array on CPU forgets NaN."""
+    cell = jr.simple_cell(
+        lambda key, num_inputs: (), lambda params, carry, z: (10 * carry) ** 2 + z, H
+    )
+    rollout = jr.unroll(cell, (), jnp.ones((16, 256, H)), evaluator=jr.newton(max_iterations=9))
+    assert jnp.isnan(rollout.outputs).any() and not rollout.info.converged
+
+
 def test_damping_changes_the_path_and_not_the_solution(x64):
     plain, damped = (run_elman(1.0, jr.newton(damping=damping)) for damping in (None, 0.5))
     np.testing.assert_allclose(damped.outputs, plain.outputs, rtol=1e-10)

@@ -18,6 +18,21 @@ from jaxrnn.sequences.masks import (
 FLAG_DTYPES = [bool, np.int8, np.int32, np.uint8, np.float32, np.float64, ml_dtypes.bfloat16]
 
 
+@pytest.mark.parametrize("num_steps", [5.0, "5", True])
+def test_a_number_of_steps_that_is_no_int_raises(num_steps):
+    with pytest.raises(TypeError, match="num_steps must be an int"):
+        mask_from_lengths([1], num_steps)
+
+
+def test_a_traced_number_of_steps_raises():
+    with pytest.raises(TypeError, match="num_steps must be an int"):
+        jax.jit(lambda num_steps: mask_from_lengths([1], num_steps))(5)
+
+
+def test_segment_ids_of_64_bits():
+    assert reset_from_segments([2**40, 2**40 + 1]).all()
+
+
 @pytest.mark.parametrize("dtype", FLAG_DTYPES)
 def test_a_mask_of_zeros_and_ones_becomes_bool(dtype):
     for flags in (np.array([[1, 0, 1]], dtype), jnp.array(np.array([[1, 0, 1]], dtype))):

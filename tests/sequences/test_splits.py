@@ -12,6 +12,11 @@ windows = st.lists(
 )
 
 
+def test_a_string_holds_out_no_letters():
+    with pytest.raises(TypeError, match="held_out must be a list of entities, got the string 'ab'"):
+        split_by_entity_and_time(["a", "b"], [0, 0], [1, 1], held_out="ab")
+
+
 @settings(max_examples=150, deadline=None)
 @given(windows, st.integers(0, 20), st.integers(0, 3), st.sampled_from(["", "c"]))
 def test_no_step_and_no_held_out_entity_is_on_both_sides(rows, test_from, gap, held_out):

@@ -13,6 +13,12 @@ from jaxrnn.sequences.targets import shift_targets
 shapes = st.shared(st.sampled_from([(2, 6), (6,), (2, 1), (1, 0)]), key="shape")
 
 
+@pytest.mark.parametrize("num_feature_axes", ["1", {"a": 1}, True])
+def test_feature_axes_that_are_no_int_raise(num_feature_axes):
+    with pytest.raises(TypeError, match="num_feature_axes must be one int"):
+        shift_targets(np.ones((2, 3)), num_feature_axes=num_feature_axes)
+
+
 @settings(max_examples=100, deadline=None)
 @given(mask=shapes.flatmap(lambda s: hnp.arrays(bool, s)), seed=st.integers(0, 99))
 def test_a_step_has_a_target_when_the_next_step_is_real_and_goes_on(mask, seed):

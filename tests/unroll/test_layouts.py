@@ -153,6 +153,8 @@ def test_outputs_have_the_dtype_of_xs_and_ints_have_none():
         ({"evaluator": jr.sequential}, "evaluator must be an Evaluator"),
         ({"key": 0}, "key must be one PRNG key"),
         ({"xs": "abc"}, "xs must be a tree of arrays"),
+        ({"xs": {"a": jnp.ones((4, 2))}}, r"xs must be one array \[..., 2\], got"),
+        ({"evaluator": [1]}, "evaluator must be an Evaluator"),
     ],
 )
 def test_arguments_of_another_kind_are_named(options, message):
@@ -162,15 +164,30 @@ def test_arguments_of_another_kind_are_named(options, message):
         jr.unroll(cell, params, **({"xs": jnp.ones((4, 2))} | options))
 
 
+@pytest.mark.parametrize("made", [jr.elman, jr.gru, jr.mgu])
+@pytest.mark.parametrize("run", [jr.elman, jr.gru, jr.mgu])
+def test_parameters_of_another_cell_are_told_by_structure(made, run):
+    params = made(3).init(jax.random.key(0), 2)
+    if made is run:
+        jr.unroll(run(3), params, jnp.ones((4, 2)))
+        return
+    with pytest.raises(TypeError, match="params must have the structure .* that init makes, got"):
+        jr.unroll(run(3), params, jnp.ones((4, 2)))
+
+
 @pytest.mark.parametrize("run", [jr.unroll, jr.carries])
 def test_parameters_of_another_cell_are_named(run):
     params = jr.elman(2).init(jax.random.key(0), 2)
     stack = jr.serial(jr.elman(2), jr.lstm(2))
-    for cell, wrong in ((jr.lstm(2), params), (stack, (params, params))):
-        with pytest.raises(TypeError, match="params must be what init .*got.*ElmanParams"):
+    for cell, wrong in (
+        (jr.lstm(2), params),
+        (stack, (params, params)),
+        (jr.lstm(2), jnp.ones(2)),
+        (jr.lstm(2), None),
+        (stack, None),
+    ):
+        with pytest.raises(TypeError, match="params must have the structure .* that init makes"):
             run(cell, wrong, jnp.ones((4, 2)))
-    with pytest.raises(TypeError, match="params must be what init"):
-        run(jr.lstm(2), jnp.ones(2), jnp.ones((4, 2)))
 
 
 def test_an_attribute_error_of_the_cell_itself_passes():
@@ -183,6 +200,12 @@ def test_inputs_that_do_not_fit_the_feature_axes_are_named():
     cell = jr.elman(3)._replace(num_feature_axes={"observation": 1})
     with pytest.raises(TypeError, match="num_feature_axes must be one value or fit xs"):
         jr.unroll(cell, cell.init(jax.random.key(0), 2), jnp.ones((4, 2)))
+
+
+def test_the_input_of_a_step_is_named_with_its_own_axes():
+    cell = jr.elman(3)
+    with pytest.raises(ValueError, match=r"x must have 1 feature axes, got the shape \(\)"):
+        jr.step(cell, cell.init(jax.random.key(0), 2), None, 1.0)
 
 
 def test_flags_of_a_step_have_the_batch_axes():
