@@ -13,6 +13,7 @@ from typing import Any
 from experiments.errors import ExperimentError
 
 EXPERIMENTS = {
+    "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",

@@ -1,0 +1,186 @@
+"""The figures: training, boundaries, baselines, horizons and forecasts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from experiments.data.employment import INDUSTRIES
+from experiments.figures import PALETTE, figure
+from experiments.minimal.comparison import change_errors, run_freely
+from experiments.minimal.results import Evaluated
+from experiments.minimal.task import scale, scaled_changes
+from experiments.minimal.training import Trained
+from experiments.minimal.verdicts import CAUGHT, TOLERANCE
+
+CAPTIONS = {
+    "training": "Loss and gradient norms (before clipping) by update; thin: seeds, thick: median. "
+    "Left the short sequence, where the loss is the share of variance left.",
+    "baselines": "Errors one step ahead in the test months. A point is the mean over months and "
+    "industries; of the networks every seed is shown.",
+    "horizons": "Left: the same months forecast from the truth and from own forecasts. Right: how "
+    "far the level is off when nothing after the origin is known.",
+    "forecasts": "Employment, and what is made of the months before the first test year alone. "
+    "The level is 100 log of its ratio to the first month shown.",
+    "boundaries": "Several sequences in one row, against each alone. What is wrong on purpose must "
+    "lie right of the dashed line, what is right left of the dotted one.",
+}
+GRAY = "#666666"
+SMOOTHED = 25
+SHOWN = ("construction", "leisure_and_hospitality", "nondurable_goods", "utilities")
+
+
+def training(trainings: Sequence[Trained], path: Path) -> None:
+    """Loss, recurrent and input gradient norms, the short sequence beside the others."""
+    short, others = (
+        [one for one in trainings if (one.purpose == "overfit") == flag] for flag in (True, False)
+    )
+    rows = (
+        ("loss", "loss"),
+        ("recurrent_gradient_norm", "gradient norm,\nrecurrent weights"),
+        ("input_gradient_norm", "gradient norm,\ninput weights"),
+    )
+    styles = _styles()
+    with figure(path, 10, 7) as canvas:
+        axes = canvas.subplots(len(rows), 2, sharex="col", width_ratios=(1, 1.6))
+        for (left, right), (name, label) in zip(axes, rows, strict=True):
+            left.set_ylabel(label)
+            for axis in (left, right):
+                axis.set_yscale("log")
+            for one in short:
+                _draw(left, one, name, 1, ("#000000", "-"))
+            for one, style in zip(others, styles, strict=False):
+                _draw(right, one, name, SMOOTHED, style)
+        for axis in axes[-1]:
+            axis.set_xlabel("update")
+        axes[0, 0].set_title("a short sequence (share of variance left)")
+        axes[0, 1].set_title(f"industries (Huber loss), means of {SMOOTHED} updates")
+        canvas.align_ylabels()
+        handles, labels = axes[0, 1].get_legend_handles_labels()
+        if handles:
+            canvas.legend(handles, labels, loc="outside lower center", ncols=3)
+
+
+def _draw(axis, trained, name, window, style):
+    """Every seed thin, and the median of the seeds."""
+    color, line = style
+    values = trained.history[name][~trained.failed]
+    if not len(values):
+        return
+    values = values.reshape(len(values), -1, window).mean(axis=-1)
+    updates = window * np.arange(1, values.shape[1] + 1)
+    axis.plot(updates, values.T, line, color=color, linewidth=0.5, alpha=0.35)
+    label = f"{trained.purpose}: {trained.setting.name}"
+    axis.plot(updates, np.median(values, axis=0), line, color=color, linewidth=1.4, label=label)
+
+
+def baselines(evaluated: Evaluated, path: Path) -> None:
+    """Errors one step ahead, for the industries seen and those held out."""
+    entries = sorted(evaluated.entries, key=lambda entry: -entry.one_step.mean())
+    entries = [entry for entry in entries if entry.name != "seasonal naive"]
+    left_out = next(one for one in evaluated.entries if one.name == "seasonal naive")
+    seen = evaluated.task.is_training
+    with figure(path, 8, 4) as canvas:
+        axes = canvas.subplots()
+        for row, entry in enumerate(entries):
+            for group, color, marker, shift in (
+                (seen, PALETTE[0], "o", 0.12),
+                (~seen, PALETTE[1], "s", -0.12),
+            ):
+                errors = entry.one_step[:, group].mean(axis=(1, 2))
+                heights = np.full(len(errors), row + shift)
+                label = ("industries seen" if group is seen else "held out") if row == 0 else None
+                axes.plot(errors, heights, marker, color=color, alpha=0.75, label=label)
+        axes.set_yticks(range(len(entries)), [_called(entry) for entry in entries])
+        axes.set_xlabel("absolute error one month ahead (mean absolute changes)")
+        axes.set_title(f"not shown: seasonal naive, {left_out.one_step.mean():.1f}")
+        axes.legend(loc="upper right")
+
+
+def horizons(evaluated: Evaluated, path: Path) -> None:
+    """Teacher-forced against free-running, and free-running against the baselines."""
+    forecasts, task = evaluated.forecasts, evaluated.task
+    truth = scaled_changes(task, task.test_from)
+    months = np.arange(1, forecasts.free.shape[-1] + 1)
+    with figure(path, 10, 4) as canvas:
+        left, right = canvas.subplots(1, 2)
+        for made, color, label in (
+            (forecasts.forced(), PALETTE[0], "teacher-forced"),
+            (forecasts.free, PALETTE[1], "free-running"),
+        ):
+            errors = change_errors(made, truth, forecasts.origins).mean(axis=(1, 2))
+            left.plot(months, errors.T, color=color, linewidth=0.5, alpha=0.5)
+            left.plot(months, errors.mean(axis=0), "o-", color=color, markersize=3, label=label)
+        left.set_ylabel("error of the change (mean absolute changes)")
+        left.set_ylim(bottom=0)
+        left.set_title("GRU, the same months read two ways")
+        freely = run_freely(evaluated.entries)
+        for (entry, levels), (color, style) in zip(freely, _styles(), strict=False):
+            errors = levels.mean(axis=(0, 1, 2))
+            width = 2.4 if entry.name == "GRU" else 1.2
+            right.plot(months, errors, style, color=color, linewidth=width, label=_called(entry))
+        right.set_yscale("log", base=2)
+        right.yaxis.set_major_formatter("{x:g}")
+        right.set_ylabel("error of the level (mean absolute changes)")
+        right.set_title("the level, nothing known after the origin")
+        for axis in (left, right):
+            axis.set_xlabel("months after the origin")
+            axis.set_xticks(months)
+            axis.legend(fontsize=7)
+
+
+def forecasts(evaluated: Evaluated, path: Path) -> None:
+    """Two industries seen and two held out: the truth, the GRU and the best baseline."""
+    task, made = evaluated.task, evaluated.forecasts
+    unit, changes = scale(task.changes, task.test_from), task.changes
+    origin, horizon = int(made.origins[0]), made.free.shape[-1]
+    freely = run_freely(evaluated.entries)[1:]
+    best = min(freely, key=lambda one: one[1][..., -1].mean())[0]
+    forecast = next(one.forecast for one in evaluated.baselines if one.name == best.name)
+    months = task.months[origin - 1 : origin + horizon]
+    with figure(path, 10, 6) as canvas:
+        axes = canvas.subplots(2, 2)
+        for axis, name in zip(axes.flat, SHOWN, strict=True):
+            row = INDUSTRIES.index(name)
+            start = origin - 36
+            levels = np.concatenate([[0], np.cumsum(changes[row, start:])])
+            axis.plot(task.months[start - 1 :], levels, color="black", label="truth")
+            at = levels[origin - start]
+            for number, one in enumerate(made.free[:, row, 0] * unit[row]):
+                path_of_seed = at + np.concatenate([[0], np.cumsum(one)])
+                label = "GRU, a seed a line" if number == 0 else None
+                axis.plot(months, path_of_seed, color=PALETTE[1], linewidth=1, label=label)
+            other = np.cumsum(forecast(changes[row : row + 1, :origin], horizon)[0])
+            other = at + np.concatenate([[0], other])
+            axis.plot(months, other, "--", color=PALETTE[0], label=f"{best.name} {best.chosen}")
+            axis.axvline(task.months[origin - 1], color=GRAY, linewidth=0.8, linestyle=":")
+            kind = "seen" if task.is_training[row] else "never trained on"
+            axis.set_title(f"{name.replace('_', ' ')} ({kind})")
+            axis.set_ylabel(f"change since {task.months[start - 1]} (%)")
+            axis.set_xlabel("month")
+        axes[0, 0].legend(fontsize=8)
+
+
+def boundaries(evaluated: Evaluated, path: Path) -> None:
+    """How far each right and wrong way is from the sequences alone."""
+    ways = evaluated.boundaries[::-1]
+    floor = 1e-8
+    with figure(path, 8, 3.6) as canvas:
+        axes = canvas.subplots()
+        for row, one in enumerate(ways):
+            color, marker = (PALETTE[1], "X") if one.is_fault else (PALETTE[0], "o")
+            axes.plot(max(one.value, floor), row, marker, color=color, markersize=8)
+        axes.set_xscale("log")
+        axes.axvline(TOLERANCE, color=GRAY, linestyle=":")
+        axes.axvline(CAUGHT, color=GRAY, linestyle="--")
+        axes.set_yticks(range(len(ways)), [one.name for one in ways])
+        axes.set_xlabel(f"difference relative to the largest output (0 is drawn at {floor:g})")
+        axes.set_title("circles: right; crosses: wrong on purpose")
+
+
+def _styles():
+    return [(color, style) for style in ("-", "--", ":") for color in PALETTE]
+
+
+def _called(entry):
+    return f"{entry.name} ({entry.chosen})" if entry.chosen else entry.name
