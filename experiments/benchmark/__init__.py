@@ -45,6 +45,8 @@ class Config:
     """The parts to run."""
     models: tuple[ModelName, ...] = MODELS
     """Which models run in forward and training."""
+    sizes: Literal["all", "narrow", "wide", "quick"] = "all"
+    """Of which sizes: narrow has fewer than 256 units."""
     seconds: float = 4.0
     """How long a case is repeated, compilation left out."""
     rounds: int = 7
@@ -59,7 +61,7 @@ class Config:
     @classmethod
     def quick_form(cls) -> "Config":
         """What `--quick` makes the defaults."""
-        return cls(models=("lstm",), seconds=0.0, rounds=3, quick=True)
+        return cls(models=("lstm",), sizes="quick", seconds=0.0, rounds=3, quick=True)
 
     def check(self) -> None:
         """Raises ExperimentError for a value that cannot be run."""
@@ -76,7 +78,7 @@ class Config:
 def measure(config: Config) -> Iterator[Measured]:
     """One part after the other."""
     timing = Timing(config.seconds, config.rounds, config.clock)
-    grid = layers.QUICK_GRID if config.quick else layers.GRID
+    grid = layers.GRIDS[config.sizes]
     with progress_bar(sum(_cases(config, part, grid) for part in config.only)) as bar:
         for part in config.only:
             if part in OTHERS:

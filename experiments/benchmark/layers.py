@@ -7,19 +7,22 @@ from experiments.benchmark.measured import Measured, Timing, measured
 from experiments.benchmark.subjects import MODULES, load, prepare
 from experiments.benchmark.work import Shape, Work
 
-GRID = (
+NARROW = (
     Shape(1, 256, 32, 64),
     Shape(64, 128, 64, 64),
     Shape(8, 1000, 16, 32),
     Shape(32, 100, 64, 128),
     Shape(256, 32, 64, 64),
     Shape(4, 512, 64, 128),
+)
+WIDE = (
     Shape(16, 256, 128, 256),
     Shape(32, 128, 128, 256),
     Shape(64, 64, 256, 512),
     Shape(128, 64, 128, 512),
 )
-QUICK_GRID = (Shape(1, 64, 8, 16), Shape(8, 32, 16, 32))
+QUICK = (Shape(1, 64, 8, 16), Shape(8, 32, 16, 32))
+GRIDS = {"all": NARROW + WIDE, "narrow": NARROW, "wide": WIDE, "quick": QUICK}
 
 
 def case_name(shape: Shape) -> str:

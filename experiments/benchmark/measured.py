@@ -24,7 +24,7 @@ class Measured(NamedTuple):
         case: What was done, a row of that table.
         subject: Who did it, a column.
         run: Seconds of every round.
-        compilation: Seconds of tracing and compiling.
+        compilation: Processor seconds of tracing and compiling.
         temporary_mib: As XLA plans it.
         amount: How much was done in `run`, in the unit of the part: tokens, steps; else 1.
     """
@@ -55,7 +55,7 @@ def measured(
     case: str,
     amounts: Mapping[str, float] | None = None,
 ) -> list[Measured]:
-    """Runs all subjects in every round, once more than is counted."""
+    """Runs all subjects in every round, and twice before the first."""
     calls = {name: subject.call for name, subject in subjects.items()}
     rounds = _rounds(calls, timing)
     seconds = interleaved_seconds(calls, rounds, clock=CLOCKS[timing.clock])
@@ -76,8 +76,6 @@ def measured(
 
 def _rounds(calls: Mapping[str, Callable], timing: Timing) -> int:
     """How many rounds fit into the time that a case is given."""
-    for call in calls.values():
-        jax.block_until_ready(call())
     start = time.perf_counter()
     for call in calls.values():
         jax.block_until_ready(call())

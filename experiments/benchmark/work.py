@@ -39,7 +39,7 @@ class Subject(NamedTuple):
 
     Attributes:
         call: Does the work once and returns what must be ready.
-        compilation: Seconds of tracing and compiling; NaN where there is neither.
+        compilation: Processor seconds of tracing and compiling; NaN where there is neither.
         temporary_mib: Temporary memory as XLA plans it; NaN where XLA does not run.
     """
 
@@ -71,9 +71,9 @@ def inputs(shape: Shape, time_major: bool = True) -> jax.Array:
 def compiled(function: Callable[..., Any], *args: Any, donate: tuple[int, ...] = ()) -> Any:
     """`(compiled, seconds, temporary MiB)` of a function that was not traced before."""
     jitted = jax.jit(function, donate_argnums=donate)
-    start = time.perf_counter()
+    start = time.process_time()
     ready = jitted.lower(*args).compile()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     analysis = ready.memory_analysis()
     return ready, seconds, float("nan") if analysis is None else analysis.temp_size_in_bytes / MIB
 
