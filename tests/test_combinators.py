@@ -58,7 +58,7 @@ def test_simple_cell_asks_for_an_emit_when_the_carry_is_no_array():
         initial_carry=lambda params, batch_shape=(): (jnp.zeros((*batch_shape, 1)),),
     )
     with pytest.raises(TypeError, match="emit must be given"):
-        jr.unroll(cell, {}, jnp.ones((2, 1)))
+        jr.unroll(cell, init(jax.random.key(0), 1), jnp.ones((2, 1)))
 
 
 @pytest.mark.parametrize(("width", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
