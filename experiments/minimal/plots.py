@@ -45,8 +45,8 @@ def training(trainings: Sequence[Trained], path: Path) -> None:
         axes = canvas.subplots(len(rows), 2, sharex="col", width_ratios=(1, 1.6))
         for (left, right), (name, label) in zip(axes, rows, strict=True):
             left.set_ylabel(label)
-            for axis in (left, right):
-                axis.set_yscale("log")
+            left.set_yscale("log")
+            right.set_yscale("linear" if name == "loss" else "log")
             for one in short:
                 _draw(left, one, name, 1, ("#000000", "-"))
             for one, style in zip(others, styles, strict=False):
@@ -134,8 +134,7 @@ def forecasts(evaluated: Evaluated, path: Path) -> None:
     task, made = evaluated.task, evaluated.forecasts
     unit, changes = scale(task.changes, task.test_from), task.changes
     origin, horizon = int(made.origins[0]), made.free.shape[-1]
-    freely = run_freely(evaluated.entries)[1:]
-    best = min(freely, key=lambda one: one[1][..., -1].mean())[0]
+    best = min(evaluated.entries[2:], key=lambda entry: entry.one_step.mean())
     forecast = next(one.forecast for one in evaluated.baselines if one.name == best.name)
     months = task.months[origin - 1 : origin + horizon]
     with figure(path, 10, 6) as canvas:

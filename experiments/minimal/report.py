@@ -165,7 +165,7 @@ def _trainings_table(config: Config, results: Sequence[Any]) -> Table:
 def _errors_table(evaluated: Evaluated) -> Table:
     task = evaluated.task
     rows = []
-    for entry in evaluated.entries:
+    for entry in sorted(evaluated.entries, key=lambda entry: entry.one_step.mean()):
         groups = (slice(None), task.is_training, ~task.is_training)
         cells = [mean_and_spread(entry.one_step[:, group].mean(axis=(1, 2)), 3) for group in groups]
         year = "-" if entry.levels is None else f"{entry.levels[..., -1].mean():.2f}"
@@ -177,7 +177,7 @@ def _errors_table(evaluated: Evaluated) -> Table:
         f"Absolute errors from {task.months[task.test_from]} on, in mean absolute changes before: "
         "mean ± deviation over seeds"
     )
-    return Table(title, columns, sorted(rows, key=lambda row: row[2]), num_names=2)
+    return Table(title, columns, rows, num_names=2)
 
 
 def _generation_table(evaluated: Evaluated) -> Table:

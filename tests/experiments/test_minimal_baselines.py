@@ -1,0 +1,158 @@
+"""The split and the baselines of the minimal experiment, by worked numbers."""
+
+import numpy as np
+import pytest
+
+from experiments.data.employment import INDUSTRIES, load_employment
+from experiments.minimal import baselines, comparison, leakage
+from experiments.minimal.task import (
+    HELD_OUT,
+    Task,
+    make_task,
+    scale,
+    scaled_changes,
+    training_changes,
+)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task(load_employment(), 2013)
+
+
+def test_the_split_is_by_time_and_by_industry(task):
+    assert str(task.months[task.test_from]) == "2013-01"
+    assert str(task.months[task.validation_from]) == "2011-01"
+    assert HELD_OUT == ("nondurable_goods", "utilities", "education_and_health_services")
+    held_out = [n for n, seen in zip(INDUSTRIES, task.is_training, strict=True) if not seen]
+    assert tuple(held_out) == HELD_OUT
+    assert training_changes(task, task.test_from).shape == (12, 83)
+
+
+def test_the_scale_is_the_mean_absolute_change_before_the_cut():
+    changes = np.array([[1.0, -3.0, 100.0], [2.0, 0.0, 5.0]])
+    assert scale(changes, 2).tolist() == [[2.0], [1.0]]
+    task = Task(np.arange(3), changes, np.array([True, False]), 1, 2)
+    assert training_changes(task, 2).tolist() == [[0.5, -1.5]]
+    assert scaled_changes(task, 2).tolist() == [[0.5, -1.5, 50.0], [2.0, 0.0, 5.0]]
+
+
+def test_training_depends_on_nothing_that_is_tested_on(task):
+    assert leakage.changed_by_what_is_hidden(task) == []
+
+
+def test_a_scale_of_all_months_is_caught(task, monkeypatch):
+    def leaking(task, until):
+        seen = task.changes[task.is_training]
+        return seen[:, :until] / np.abs(seen).mean(axis=1, keepdims=True)
+
+    monkeypatch.setattr(leakage, "training_changes", leaking)
+    assert "series to train on" in leakage.changed_by_what_is_hidden(task)
+
+
+def test_training_on_an_industry_held_out_is_caught(task, monkeypatch):
+    def leaking(task, until):
+        return task.changes[:, :until]
+
+    monkeypatch.setattr(baselines, "training_changes", leaking)
+    assert leakage.changed_by_what_is_hidden(task) == ["autoregression"]
+
+
+def test_choosing_by_test_months_is_caught(task, monkeypatch):
+    one_step_errors = baselines.one_step_errors
+
+    def leaking(forecast, task, start, stop):
+        return one_step_errors(forecast, task, task.test_from, task.changes.shape[1])
+
+    monkeypatch.setattr(baselines, "one_step_errors", leaking)
+    assert leakage.changed_by_what_is_hidden(task)
+
+
+PAST = np.array([[*range(1, 15)]], float)  # changes of 1, 2, …, 14
+
+
+@pytest.mark.parametrize(
+    ("forecast", "expected"),
+    [
+        (baselines.last_value, [0, 0, 0]),
+        (baselines.drift, [7.5, 7.5, 7.5]),
+        # The level of a year before: 4 + … + 14 lower; then it goes as it went after that.
+        (baselines.seasonal_naive, [-99, 4, 5]),
+        # The changes of a year before.
+        (baselines.seasonal_naive_with_drift, [3, 4, 5]),
+        (baselines.moving_average(3), [13, 13, 13]),
+        (baselines.autoregression(np.array([2.0, -1.0])), [15, 16, 17]),
+    ],
+)
+def test_baselines_by_worked_numbers(forecast, expected):
+    assert forecast(PAST, 3).tolist() == [expected]
+
+
+def test_seasonal_naive_returns_to_the_levels_of_the_year_before():
+    changes = np.random.default_rng(0).normal(size=(2, 30))
+    levels = np.cumsum(changes, axis=1)
+    forecast = levels[:, -1:] + np.cumsum(baselines.seasonal_naive(changes, 12), axis=1)
+    np.testing.assert_allclose(forecast, levels[:, -12:])
+    drifted = levels[:, -1:] + np.cumsum(baselines.seasonal_naive_with_drift(changes, 12), axis=1)
+    growth = levels[:, -1:] - levels[:, -13:-12]
+    np.testing.assert_allclose(drifted, levels[:, -12:] + growth)
+
+
+def test_exponential_smoothing_is_that_of_the_notes():
+    # Inputs 2, 0, 4 with α = 1/2 from 0 give the states 1, 1/2, 9/4.
+    past = np.array([2.0, 0.0, 4.0])
+    smooth = baselines.exponential_smoothing(0.5)
+    assert [smooth(past[:stop], 1)[0] for stop in (1, 2, 3)] == [1, 0.5, 2.25]
+
+
+def test_the_autoregression_finds_the_weights_of_an_exact_one():
+    series = np.zeros((3, 40))
+    series[:, :2] = np.random.default_rng(0).normal(size=(3, 2))
+    for t in range(2, 40):
+        series[:, t] = 1.2 * series[:, t - 1] - 0.9 * series[:, t - 2]
+    weights = baselines.fit_autoregression(series, 2, 1e-9)
+    np.testing.assert_allclose(weights, [1.2, -0.9], rtol=1e-6)
+    forecast = baselines.autoregression(weights)(series[:, :20], 5)
+    np.testing.assert_allclose(forecast, series[:, 20:25], rtol=1e-4)
+    assert np.abs(baselines.fit_autoregression(series, 2, 1e9)).max() < 1e-6
+
+
+def test_errors_are_of_forecasts_from_the_months_before(task):
+    seen = []
+
+    def spy(past, horizon):
+        seen.append(past.shape[1])
+        return past[:, -1:]
+
+    errors = baselines.one_step_errors(spy, task, 83, 86)
+    assert seen == [83, 84, 85]
+    moved = np.abs(np.diff(task.changes, axis=1))[:, 82:85]
+    np.testing.assert_allclose(errors, moved / scale(task.changes, 83))
+
+
+def test_what_is_open_is_chosen_on_the_validation_months(task):
+    chosen = {one.name: one.chosen for one in baselines.make_baselines(task)}
+    errors = {
+        number: baselines.one_step_errors(
+            baselines.moving_average(number), task, task.validation_from, task.test_from
+        )[task.is_training].mean()
+        for number in baselines.MOVING_AVERAGES
+    }
+    assert chosen["moving average"] == f"{min(errors, key=lambda n: errors[n])} months"
+
+
+def test_errors_of_levels_are_those_of_sums():
+    truth = np.array([[0.0, 1.0, 2.0, 3.0]])
+    origins = np.array([1, 2])
+    forecasts = np.array([[[2.0, 0.0], [2.0, 4.0]]])
+    assert comparison.level_errors(forecasts, truth, origins).tolist() == [[[1, 1], [0, 1]]]
+    assert comparison.change_errors(forecasts, truth, origins).tolist() == [[[1, 2], [0, 1]]]
+
+
+def test_an_interval_holds_the_mean_and_knows_a_sure_difference():
+    generator = np.random.default_rng(0)
+    errors = np.abs(generator.normal(size=(2, 15, 36)))
+    sure = comparison.difference(errors, errors + 0.25)
+    assert sure.mean == pytest.approx(-0.25) and sure.low == pytest.approx(sure.high)
+    unsure = comparison.difference(errors, np.abs(generator.normal(size=(1, 15, 36))))
+    assert unsure.low < unsure.mean < unsure.high and unsure.low < 0 < unsure.high
