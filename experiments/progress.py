@@ -55,6 +55,10 @@ class Bar:
         left = elapsed * (self.total - self.done) / self.done if self.done else float("nan")
         self.console.print(f"{line} [dim]({elapsed:.0f} s, about {left:.0f} s left)[/dim]")
 
+    def note(self, line: str) -> None:
+        """Leaves a line that ends no stage."""
+        self.console.print(line, markup=False)
+
     def interrupt(self, signal_number, frame) -> None:
         """Remembers the first Ctrl-C and obeys the second at once.
 

@@ -36,7 +36,7 @@ def measure(
     """All subjects that have a model, one shape after the other; those missing are said once."""
     modules = {name: load(name) for name in MODULES}
     for name in [name for name, module in modules.items() if module is None]:
-        bar.finish_stage(f"{name} is not installed and left out: pip install '.[benchmark]'")
+        bar.note(f"{name} is not installed and left out: pip install '.[benchmark]'")
     for model in models:
         for shape in grid:
             case = f"{quantity}, {model}, {case_name(shape)}"

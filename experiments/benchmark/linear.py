@@ -33,7 +33,7 @@ QUICK_BARE, QUICK_LRU, QUICK_MAMBA = ((64, 8),), (Shape(2, 32, 4, 4),), (Shape(2
 def measure(quick: bool, timing: Timing, bar: Any) -> Iterator[Measured]:
     """Forward and gradient of the bare recurrence, training steps of the two layers."""
     if importlib.util.find_spec("memax") is None:
-        bar.finish_stage("memax is not installed and left out: pip install '.[benchmark]'")
+        bar.note("memax is not installed and left out: pip install '.[benchmark]'")
     for steps, width in QUICK_BARE if quick else BARE:
         for quantity in linear_scan.QUANTITIES:
             args = linear_scan.arrays(steps, width)
