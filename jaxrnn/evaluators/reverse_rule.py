@@ -1,14 +1,27 @@
-"""A reverse rule for cells with a split: weight gradients as one product after the scan."""
+"""A reverse rule for cells with a split: weight gradients from many steps at once."""
 
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from jaxrnn import checks
-from jaxrnn.boundary import project, select, varying_like
+from jaxrnn.boundary import in_compute_dtype, project, select, varying_like
+from jaxrnn.evaluators.blocks import block_size, scan_blocks
+from jaxrnn.evaluators.cotangents import (
+    add,
+    add_some,
+    floats,
+    is_inexact,
+    merge,
+    parts,
+    which_are_read,
+    with_floats,
+)
 from jaxrnn.evaluators.scan import scan
 from jaxrnn.types import Evaluator, Path, Rollout
 
@@ -20,23 +33,21 @@ def reverse_rule(scan_unroll: int) -> Evaluator:
         ∂L/∂params = Σₜ (∂mix/∂params)ᵀ δₜ
 
     Autodiff of a scan adds a matrix of the size of the weights at every step. Here the backward
-    scan makes λ and δ alone, and the sum over all steps becomes one product for each matrix.
-    Stored are the carries, once (outputs that are carries are the same arrays), and u. Autodiff is
-    left to carries that hold ints and to cells that close over traced arrays, to which a rule can
-    give no gradient.
+    scan makes only λ and δ; after a block of steps the sum over the block is one product for each
+    matrix. Stored are the carries, once (outputs that are carries are the same arrays), and u.
+    Autodiff is left to carries that hold ints and to cells that close over traced arrays, to
+    which a rule can give no gradient.
     """
     plain = scan(scan_unroll)
 
     def evaluate(cell, params, carry, xs, mask, reset):
         initial = None if reset is None else cell.initial_carry(params, reset.shape[1:])
-        given = _Given(params, carry, initial, xs, mask, reset)
+        # Widened here, so that the blocks of half-precision gradients are summed in float32.
+        given = _Given(in_compute_dtype(params, params), carry, initial, xs, mask, reset)
         if not _has_rule(cell, given):
             return plain(cell, params, carry, xs, mask, reset)
 
-        @jax.custom_vjp
-        def run(given):
-            return plain(cell, given.params, given.carry, given.xs, given.mask, given.reset)[:2]
-
+        run = jax.custom_vjp(partial(_primal, cell, scan_unroll))
         run.defvjp(partial(_forward, cell, scan_unroll), partial(_backward, cell, scan_unroll))
         # Under shard_map what all devices share varies from here on; the transpose of that sums.
         carry, outputs = run(varying_like(given, given))
@@ -56,8 +67,27 @@ class _Given(NamedTuple):
     reset: Any
 
 
+class _Steps(NamedTuple):
+    """Some steps, time first: inputs, the carry after each, its u, the cotangents of outputs."""
+
+    xs: Any
+    mask: Any
+    reset: Any
+    carries: Any
+    u: Any
+    output_slopes: Any
+
+
+class _Slopes(NamedTuple):
+    """Cotangents: of the carry, of `initial`, and of the floating leaves of params."""
+
+    carry: Any
+    initial: Any
+    params: Any
+
+
 def _has_rule(cell, given):
-    if cell.split is None or not all(map(_is_inexact, jax.tree.leaves(given.carry))):
+    if cell.split is None or not all(map(is_inexact, jax.tree.leaves(given.carry))):
         return False
 
     def step(params, carry, x):
@@ -66,132 +96,160 @@ def _has_rule(cell, given):
 
     x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given.xs)
     traced = jax.make_jaxpr(step)(given.params, given.carry, x)
-    return not any(isinstance(constant, jax.core.Tracer) for constant in traced.consts)
+    return not any(isinstance(constant, Tracer) for constant in traced.consts)
 
 
 def _mix(cell, params, before, x):
     return cell.split.mix(params, before, project(cell, params, x))
 
 
+def _primal(cell, scan_unroll, given):
+    """`(carry, outputs)`, nothing stored."""
+
+    def through(carry, block):
+        _, (xs, _, _) = block
+        carry, (carries, _) = _through_steps(cell, scan_unroll, given, carry, block)
+        return carry, cell.emit(given.params, carries, xs)
+
+    return _scan_steps(cell, given, through)
+
+
 def _forward(cell, scan_unroll, given):
     """`((carry, outputs), stored)`."""
+    through = partial(_through_steps, cell, scan_unroll, given)
+    carry, (carries, u) = _scan_steps(cell, given, through)
+    return (carry, cell.emit(given.params, carries, given.xs)), (given, carries, u)
+
+
+def _scan_steps(cell, given, through):
+    size = _block_size(cell, given)
+    return scan_blocks(through, given.carry, (given.xs, given.mask, given.reset), None, size)
+
+
+def _through_steps(cell, scan_unroll, given, carry, block):
+    """`(the carry behind a block, (the carries, the u of its steps))`."""
+    _, (xs, mask, reset) = block
 
     def step(carry, inputs):
-        x, mask, reset = inputs
+        z, mask, reset = inputs
         before = carry if reset is None else select(reset, given.initial, carry)
-        u = _mix(cell, given.params, before, x)
+        u = cell.split.mix(given.params, before, z)
         after = cell.split.update(before, u)
         checks.same_tree(after, carry, "update(carry, u)")
         carry = after if mask is None else select(mask, after, before)
         return carry, (carry, u)
 
-    inputs = (given.xs, given.mask, given.reset)
-    carry, (carries, u) = lax.scan(step, given.carry, inputs, unroll=scan_unroll)
-    return (carry, cell.emit(given.params, carries, given.xs)), (given, carries, u)
+    # One product for the block, which is then used while it is in the cache.
+    z = jax.vmap(partial(project, cell, given.params))(xs)
+    return lax.scan(step, carry, (z, mask, reset), unroll=scan_unroll)
+
+
+def _block_size(cell, given):
+    num_batch_axes = _num_batch_axes(cell, given)
+    num_steps = jax.tree.leaves(given.xs)[0].shape[0]
+    return block_size(num_steps, jax.tree.leaves(given.carry)[0].shape[:num_batch_axes])
+
+
+def _num_batch_axes(cell, given):
+    one = jax.eval_shape(cell.initial_carry, given.params)
+    return jax.tree.leaves(given.carry)[0].ndim - jax.tree.leaves(one)[0].ndim
 
 
 def _backward(cell, scan_unroll, stored, slopes):
     """The cotangents of `_Given`, from those of the last carry and the outputs."""
     given, carries, u = stored
-    carry_slope, output_slopes = slopes
-    befores = _befores(given, carries)
-    carry_slopes, of_emit = _through_emit(cell, given, carries, output_slopes)
-
-    def step(state, inputs):
-        slope, initial_slope = state
-        before, u, x, more, mask, reset = inputs
-        slope = _add_where_read(slope, more)
-        of_new, of_kept = (slope, None) if mask is None else _parts(mask, slope)
-        _, pull = jax.vjp(cell.split.update, before, u)
-        slope, delta = pull(of_new)
-        delta = _floats(delta)
-        _, pull = jax.vjp(lambda before: _floats(_mix(cell, given.params, before, x)), before)
-        slope = _sum(slope, *pull(delta), of_kept)
-        if reset is not None:
-            of_initial, slope = _parts(reset, slope)
-            initial_slope = _sum(initial_slope, of_initial)
-        return (slope, initial_slope), delta
-
-    nothing = None if given.reset is None else jax.tree.map(jnp.zeros_like, carry_slope)
-    inputs = (befores, u, given.xs, carry_slopes, given.mask, given.reset)
-    (carry_slope, initial_slope), deltas = lax.scan(
-        step, (carry_slope, nothing), inputs, reverse=True, unroll=scan_unroll
+    of_carry, of_outputs = slopes
+    size = _block_size(cell, given)
+    ends = jax.tree.map(lambda leaf: leaf[size - 1 : -1 : size], carries)
+    starts = jax.tree.map(_prepended, given.carry, ends)
+    zeros = partial(jax.tree.map, jnp.zeros_like)
+    of_initial = None if given.reset is None else zeros(of_carry)
+    state, of_xs = scan_blocks(
+        partial(_through_block, cell, scan_unroll, _num_batch_axes(cell, given), given),
+        _Slopes(of_carry, of_initial, zeros(floats(given.params))),
+        _Steps(given.xs, given.mask, given.reset, carries, u, of_outputs),
+        starts,
+        size,
+        reverse=True,
     )
-    of_mix = _through_mix(cell, given, befores, deltas)
-    params_slope, xs_slopes = _sum(of_emit, of_mix)
-    return (_Given(params_slope, carry_slope, initial_slope, xs_slopes, None, None),)
+    of_params, of_xs = with_floats(given.params, state.params), with_floats(given.xs, of_xs)
+    return (_Given(of_params, state.carry, state.initial, of_xs, None, None),)
 
 
-def _befores(given, carries):
-    """What each step started from, `[T, ...]`."""
-    shifted = jax.tree.map(
-        lambda first, leaf: jnp.concatenate([first[None], leaf])[:-1], given.carry, carries
+def _prepended(first, leaves):
+    return jnp.concatenate([first[None], leaves])
+
+
+def _through_block(cell, scan_unroll, num_batch_axes, given, state, block):
+    """`(the slopes in front of the block, those of the floating leaves of its xs)`."""
+    first, steps = block
+    befores = jax.tree.map(lambda leaf, leaves: _prepended(leaf, leaves[:-1]), first, steps.carries)
+    if steps.reset is not None:
+        initial = jax.tree.map(lambda leaf: leaf[None], given.initial)
+        befores = select(steps.reset, initial, befores)
+    of_carries, of_emit = _through_emit(cell, given, steps)
+    z = jax.vmap(partial(project, cell, given.params))(steps.xs)
+
+    def step(slopes, inputs):
+        slope, of_initial = slopes
+        before, steps, more, z = inputs
+        slope = add_some(slope, more)
+        slope, kept = (slope, None) if steps.mask is None else parts(steps.mask, slope)
+        _, pull = jax.vjp(cell.split.update, before, steps.u)
+        slope, delta = pull(slope)
+        delta = floats(delta)
+        _, pull = jax.vjp(lambda carry: floats(cell.split.mix(given.params, carry, z)), before)
+        slope = add(slope, *pull(delta), kept)
+        if steps.reset is not None:
+            fresh, slope = parts(steps.reset, slope)
+            of_initial = add(of_initial, fresh)
+        return (slope, of_initial), delta
+
+    (of_carry, of_initial), deltas = lax.scan(
+        step,
+        (state.carry, state.initial),
+        (befores, steps._replace(xs=None, carries=None, output_slopes=None), of_carries, z),
+        reverse=True,
+        unroll=scan_unroll,
     )
-    if given.reset is None:
-        return shifted
-    initial = jax.tree.map(lambda leaf: leaf[None], given.initial)
-    return select(given.reset, initial, shifted)
+    of_mix = _through_mix(cell, given, num_batch_axes, befores, steps.xs, deltas)
+    of_params, of_xs = add(of_emit, of_mix)
+    return _Slopes(of_carry, of_initial, add(state.params, of_params)), of_xs
 
 
-def _through_emit(cell, given, carries, output_slopes):
-    """What the outputs give to the carries, None for leaves they do not read; to params and xs."""
-    leaves, tree = jax.tree.flatten(carries)
+def _through_mix(cell, given, num_batch_axes, befores, xs, deltas):
+    """What u gives to the floating leaves of params and xs, from all steps of a block at once."""
 
-    def emit(params, leaves, xs):
-        return cell.emit(params, tree.unflatten(leaves), xs)
-
-    is_read = _is_read(lambda leaves: emit(given.params, leaves, given.xs), leaves)
-    read = [leaf for leaf, flag in zip(leaves, is_read, strict=True) if flag]
-
-    def emit_of_read(params, read, xs):
-        rest = iter(read)
-        mixed = [next(rest) if flag else leaf for leaf, flag in zip(leaves, is_read, strict=True)]
-        return emit(params, mixed, xs)
-
-    _, pull = jax.vjp(emit_of_read, given.params, read, given.xs)
-    params_slope, read_slopes, xs_slopes = pull(output_slopes)
-    slopes = iter(read_slopes)
-    return [next(slopes) if flag else None for flag in is_read], (params_slope, xs_slopes)
-
-
-def _is_read(function, leaves):
-    """Which of its arguments a function reads: zeros for the others would cost an array each."""
-    jaxpr = jax.make_jaxpr(function)(leaves).jaxpr
-    read = {id(var) for equation in jaxpr.eqns for var in equation.invars}
-    read |= set(map(id, jaxpr.outvars))
-    return [id(var) in read for var in jaxpr.invars]
-
-
-def _through_mix(cell, given, befores, deltas):
-    """The gradients of params and xs from all steps at once."""
+    # One axis for time and batch: XLA makes a product that sums over two of them from a copy.
+    def flat(leaf):
+        return leaf.reshape(-1, *leaf.shape[num_batch_axes + 1 :])
 
     def mix(params, xs):
-        return _floats(jax.vmap(partial(_mix, cell, params))(befores, xs))
+        return floats(_mix(cell, params, jax.tree.map(flat, befores), jax.tree.map(flat, xs)))
 
-    return jax.vjp(mix, given.params, given.xs)[1](deltas)
-
-
-def _parts(flag, slope):
-    """A cotangent where the flag is True, and where it is not."""
-    zeros = jax.tree.map(jnp.zeros_like, slope)
-    return select(flag, slope, zeros), select(flag, zeros, slope)
-
-
-def _sum(*trees):
-    """The sum of trees, leaf by leaf, without those that are None."""
-    some = [tree for tree in trees if tree is not None]
-    # Cotangents of ints have the dtype float0, which cannot be added.
-    return jax.tree.map(lambda leaf, *more: sum(more, leaf) if _is_inexact(leaf) else leaf, *some)
+    u, pull = jax.vjp(mix, given.params, xs)
+    # A parameter that mix hands on has no axes of its own for time and batch.
+    deltas = [
+        delta.reshape(leaf.shape) if delta.size == leaf.size else delta.sum(0)
+        for delta, leaf in zip(deltas, u, strict=True)
+    ]
+    return tuple(map(floats, pull(deltas)))
 
 
-def _add_where_read(slope, more):
-    leaves, tree = jax.tree.flatten(slope)
-    return tree.unflatten(map(_sum, leaves, more))
+def _through_emit(cell, given, steps):
+    """What outputs give to the carries (None for leaves they do not read), and to params and xs."""
+    leaves, tree = jax.tree.flatten(steps.carries)
 
+    def emit(params, xs, leaves):
+        return cell.emit(params, tree.unflatten(leaves), xs)
 
-def _floats(tree):
-    return [leaf for leaf in jax.tree.leaves(tree) if _is_inexact(leaf)]
+    is_read = which_are_read(partial(emit, given.params, steps.xs), leaves)
 
+    # Zeros for a leaf that is not read would cost an array.
+    def emit_read(params, xs, read):
+        return emit(params, xs, merge(is_read, read, leaves))
 
-def _is_inexact(leaf):
-    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+    _, pull = jax.vjp(emit_read, given.params, steps.xs, list(compress(leaves, is_read)))
+    of_params, of_xs, of_read = pull(steps.output_slopes)
+    of_carries = merge(is_read, of_read, [None] * len(leaves))
+    return of_carries, (floats(of_params), floats(of_xs))

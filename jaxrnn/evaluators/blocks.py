@@ -1,0 +1,71 @@
+"""A scan over blocks of steps."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+# Rows of one product: enough for its full speed, and few enough for a block of steps to stay in the
+# cache of a core.
+_NUM_ROWS = 512
+
+
+def block_size(num_steps: int, batch_shape: tuple[int, ...]) -> int:
+    """Steps in a block: those with about 512 rows, if possible a divisor of T."""
+    wanted = max(1, min(_NUM_ROWS // max(1, math.prod(batch_shape)), num_steps))
+    near = range((wanted + 1) // 2, min(2 * wanted, num_steps) + 1)
+    divisors = [size for size in near if num_steps % size == 0]
+    return min(divisors, key=lambda size: abs(size - wanted), default=wanted)
+
+
+def scan_blocks(
+    through: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    steps: Any,
+    starts: Any,
+    size: int,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Runs `through` over blocks of `size` steps and over the shorter last one.
+
+    Args:
+        through: `(state, (start, block)) -> (state, results)`, leaves of both `[size, ...]`.
+        state: What is carried from block to block.
+        steps: A tree of arrays `[T, ...]`.
+        starts: A tree of arrays `[⌈T / size⌉, ...]`, what stands in front of each block.
+        size: Steps in a block.
+        reverse: Begin with the last block.
+
+    Returns:
+        `(state, results)`, leaves of the results `[T, ...]`.
+    """
+    num_steps = jax.tree.leaves(steps)[0].shape[0]
+    count, rest = divmod(num_steps, size)
+    whole = num_steps - rest
+
+    def cut(leaf):
+        return leaf[:whole].reshape(count, size, *leaf.shape[1:])
+
+    def joined(leaf):
+        return leaf.reshape(whole, *leaf.shape[2:])
+
+    def last(state):
+        ends = jax.tree.map(lambda leaf: leaf[-1], starts)
+        return through(state, (ends, jax.tree.map(lambda leaf: leaf[whole:], steps)))
+
+    if num_steps == size:
+        return through(state, (jax.tree.map(lambda leaf: leaf[0], starts), steps))
+    of_last = None
+    if rest and reverse:
+        state, of_last = last(state)
+    blocks = jax.tree.map(lambda leaf: leaf[:count], starts), jax.tree.map(cut, steps)
+    state, results = lax.scan(through, state, blocks, reverse=reverse)
+    if rest and not reverse:
+        state, of_last = last(state)
+    results = jax.tree.map(joined, results)
+    if rest:
+        results = jax.tree.map(lambda *parts: jnp.concatenate(parts), results, of_last)
+    return state, results
