@@ -45,7 +45,8 @@ def unroll(
         reset: `[..., T]`, True = x_t starts a new sequence. None: no step does.
         reverse: Read the sequence from its end; outputs keep the order of `xs`.
         time_major: xs, mask, reset and outputs are `[T, ..., D]` and `[T, ...]`.
-        evaluator: How a cell is evaluated; None is `auto()`. A layer has its own.
+        evaluator: How a cell is evaluated; None is `auto()`. A layer has its own. For forward mode
+            (`jax.jvp`, `jax.jacfwd`) give `sequential(derivative="autodiff")`.
         key: Randomness; None is the deterministic model.
 
     Returns:

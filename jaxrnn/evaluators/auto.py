@@ -23,6 +23,9 @@ def auto() -> Evaluator:
     and s4d takes twice the memory for the gradient, 30 times for the outputs. No accelerator was
     measured; name `associative()` there.
 
+    Cells with a `split` get the reverse rule of `sequential`, which forward mode (`jax.jvp`,
+    `jax.jacfwd`) cannot pass: name `sequential(derivative="autodiff")` for it.
+
     Returns:
         The evaluator.
 

@@ -35,8 +35,8 @@ def reverse_rule(scan_unroll: int) -> Evaluator:
     Autodiff of a scan adds a matrix of the size of the weights at every step. Here the backward
     scan makes only λ and δ; after a block of steps the sum over the block is one product for each
     matrix. Stored are the carries, once (outputs that are carries are the same arrays), and u.
-    Autodiff is left to carries that hold ints and to cells that close over traced arrays, to
-    which a rule can give no gradient.
+    Autodiff is left to carries that hold ints, to shapes that are symbols, and to cells that close
+    over traced arrays, to which a rule can give no gradient.
     """
     plain = scan(scan_unroll)
 
@@ -88,6 +88,10 @@ class _Slopes(NamedTuple):
 
 def _has_rule(cell, given):
     if cell.split is None or not all(map(is_inexact, jax.tree.leaves(given.carry))):
+        return False
+    # A symbolic shape of `jax.export` cannot be cut into blocks.
+    sizes = {size for leaf in jax.tree.leaves((given.carry, given.xs)) for size in leaf.shape}
+    if not all(isinstance(size, int) for size in sizes):
         return False
 
     def step(params, carry, x):

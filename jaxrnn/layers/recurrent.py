@@ -13,7 +13,8 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
 
     Args:
         cell: The cell; its params and carry are the layer's.
-        evaluator: How it is evaluated; None is `auto()`.
+        evaluator: How it is evaluated; None is `auto()`. For forward mode (`jax.jvp`) give
+            `sequential(derivative="autodiff")`.
         reverse: Read the sequence from its end. Such a layer is not causal.
 
     Returns:

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -196,6 +197,16 @@ def test_a_cell_without_split_gets_autodiff(x64):
     loss = functools.partial(summed(cell, jr.sequential()), params)
     forward = jax.jit(lambda xs: jax.jvp(loss, (xs,), (jnp.ones_like(xs),))[1])(xs)
     assert np.isfinite(forward)
+
+
+def test_symbolic_shapes_export_their_gradient():
+    cell = jr.elman(H)
+    params = cell.init(jax.random.key(0), D)
+    shape = jax.export.symbolic_shape(f"b, t, {D}")
+    gradient = jax.jit(jax.grad(summed(cell, jr.sequential())))
+    exported = jax.export.export(gradient)(params, jax.ShapeDtypeStruct(shape, jnp.float32))
+    xs = jnp.ones((3, 5, D))
+    assert_same(exported.call(params, xs), gradient(params, xs), rtol=1e-5)
 
 
 def test_nan_in_padding_and_before_a_reset_reaches_no_other_cotangent(x64):
