@@ -19,7 +19,8 @@ FEATURES = 64
 UNITS, QUICK_UNITS = (64, 256), (8,)
 NUM_SEQUENCES, QUICK_NUM_SEQUENCES = 256, 12
 BATCH, QUICK_BATCH = 32, 4
-NUM_BUCKETS = 6
+# As many as there are batches, so that none has rows that only fill it.
+NUM_BUCKETS = 8
 
 
 # Rows `[B, T, ...]` of inputs, mask and reset; reset is None where a row is one sequence.

