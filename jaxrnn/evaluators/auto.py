@@ -10,18 +10,18 @@ def auto() -> Evaluator:
     """The evaluator that is used when none is named: `sequential()`, for every cell.
 
     Linear cells too, because none of the two ways to run them on CPU is the better one for all.
-    `associative("sequential")` solves one `linear_scan` over the steps, which is the faster
-    gradient where a carry is about as large as an output, and stores the states of all steps even
-    where no gradient is taken. Time of `sequential()` over its time, medians of interleaved rounds
-    on two CPU cores at width 128, for 8 rows of 1,024 steps and for one row of 16,384:
+    `associative("sequential")` solves one `linear_scan` over the steps and stores the states of all
+    of them, even where no gradient is taken. Time of `sequential()` over its time at width 128, for
+    8 rows of 1,024 steps and one row of 16,384: the range of the medians of interleaved rounds, in
+    two runs on two busy CPU cores,
 
-        gradient: rg_lru 5.4 and 3.2, lru 1.5 and 1.4, s5 1.2 and 2.0, min_gru 1.1 and 1.4,
-                  diagonal_rnn 1.1 and 1.6, ema 1.0 and 0.3, s4d of 16 states 1.0 and 1.2
-        forward:  rg_lru 1.6 and 0.6, lru 1.1 and 1.1, s5 1.6 and 2.4, min_gru 0.9 and 0.8,
-                  diagonal_rnn 1.0 and 2.2, ema 1.0 and 1.1, s4d of 16 states 0.3 and 0.2
+        gradient: rg_lru 3.2 to 5.4, min_gru 1.1 to 1.6, diagonal_rnn 1.1 to 2.1, lru 0.9 to 1.5,
+                  s5 0.7 to 2.0, s4d of 16 states 0.8 to 1.2, ema 0.2 to 1.0
+        forward:  0.4 to 2.4, and s4d of 16 states 0.2 to 0.3
 
-    and s4d takes twice the memory for the gradient, 30 times for the outputs. No accelerator was
-    measured; name `associative()` there.
+    and s4d takes twice the memory for the gradient, 30 times for the outputs. So name it where a
+    cell makes much of its input before the recurrence, as rg_lru does. No accelerator was measured;
+    `associative()`, of depth O(log T), is meant for those.
 
     Cells with a `split` get the reverse rule of `sequential`, which forward mode (`jax.jvp`,
     `jax.jacfwd`) cannot pass: name `sequential(derivative="autodiff")` for it.
