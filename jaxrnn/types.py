@@ -26,6 +26,9 @@ class Affine(NamedTuple):
 class Split(NamedTuple):
     """A cell's step in two parts: advance(params, carry, z) = update(carry, mix(params, carry, z)).
 
+    Whoever replaces `advance` of a cell replaces its `split` too, or sets it to None; where the two
+    differ `advance` holds.
+
     `mix(params, carry, z) -> u` holds every use of the recurrent parameters and
     `update(carry, u) -> carry` is pointwise. Leaves of `u` carry the batch axes, or none when
     `mix` hands a parameter vector on.

@@ -1,5 +1,6 @@
 """A reverse rule for cells with a split: weight gradients from many steps at once."""
 
+import re
 from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
@@ -35,8 +36,9 @@ def reverse_rule(scan_unroll: int) -> Evaluator:
     Autodiff of a scan adds a matrix of the size of the weights at every step. Here the backward
     scan makes only λ and δ; after a block of steps the sum over the block is one product for each
     matrix. Stored are the carries, once (outputs that are carries are the same arrays), and u.
-    Autodiff is left to carries that hold ints, to shapes that are symbols, and to cells that close
-    over traced arrays, to which a rule can give no gradient.
+    Autodiff is left to carries that hold ints, to shapes that are symbols, to cells that close over
+    traced arrays, to which a rule can give no gradient, and to cells whose `advance` is not,
+    operation for operation, `update` after `mix`: where one of them was replaced, `advance` holds.
     """
     plain = scan(scan_unroll)
 
@@ -94,13 +96,27 @@ def _has_rule(cell, given):
     if not all(isinstance(size, int) for size in sizes):
         return False
 
-    def step(params, carry, x):
-        u = _mix(cell, params, carry, x)
-        return cell.emit(params, cell.split.update(carry, u), x)
+    split = cell.split
+
+    def by_split(params, carry, z, x):
+        return cell.emit(params, split.update(carry, split.mix(params, carry, z)), x)
+
+    def by_advance(params, carry, z, x):
+        return cell.emit(params, cell.advance(params, carry, z), x)
 
     x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given.xs)
-    traced = jax.make_jaxpr(step)(given.params, given.carry, x)
-    return not any(isinstance(constant, Tracer) for constant in traced.consts)
+    projection = jax.make_jaxpr(partial(project, cell), return_shape=True)
+    projected, z = projection(given.params, x)
+    programs = [
+        jax.make_jaxpr(step)(given.params, given.carry, z, x) for step in (by_split, by_advance)
+    ]
+    closed_over = projected.consts + programs[0].consts
+    return _same_operations(*programs) and not any(isinstance(c, Tracer) for c in closed_over)
+
+
+def _same_operations(*programs):
+    """Whether programs read the same; the addresses of the functions in them may differ."""
+    return len({re.sub(r"0x[0-9a-f]+", "", str(program)) for program in programs}) == 1
 
 
 def _mix(cell, params, before, x):

@@ -99,6 +99,14 @@ def test_equals_autodiff(name, x64, two_steps_a_block):
     assert_same(value_and_gradient(cell, jr.sequential(), **options), want)
 
 
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_with_a_split_has_the_rule(name, x64):
+    cell = CELLS[name]()
+    params, _, xs = arguments(cell)
+    program = str(jax.make_jaxpr(lambda params: jr.unroll(cell, params, xs)[:2])(params))
+    assert "custom_vjp_call" in program
+
+
 @functools.cache
 def lstm_gradient(evaluator, flags=(), reverse=False):
     options = {name: FLAGS[name] for name in flags}
@@ -305,6 +313,19 @@ def test_a_cell_that_closes_over_what_is_differentiated_gets_autodiff(x64):
 
     # h₁ = 2s, h₂ = s (2 + s).
     np.testing.assert_allclose(jax.grad(last)(3.0), 2 + 2 * 3.0, rtol=1e-12)
+
+
+def test_an_advance_that_was_replaced_alone_holds(x64):
+    def clipped(params, carry, z):
+        return jax.tree.map(
+            lambda leaf: jnp.clip(leaf, -0.05, 0.05), cell.advance(params, carry, z)
+        )
+
+    cell = jr.gru(H, param_dtype=jnp.float64)
+    wrapped = cell._replace(advance=clipped)
+    got = value_and_gradient(wrapped, jr.sequential(), **FLAGS)
+    assert_same(got, value_and_gradient(wrapped, AUTODIFF, **FLAGS))
+    assert abs(got[0][1][1]).max() == 0.05
 
 
 def test_a_wrong_derivative_raises():
