@@ -1,5 +1,6 @@
 """Trains all seeds of one setting at once: 25 updates are one call, the seeds are a `vmap`."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -102,13 +103,25 @@ def make_loss(setting: Setting) -> LossFn:
     return loss_fn
 
 
-def augmented(key: Any, series: Any, noise: float) -> Any:
+def augmented(key: Any, series: Any, noise: Any) -> Any:
     """Series `[E, T, 1]` with noise, each multiplied by a factor of either sign."""
-    noise_key, size_key, sign_key = jax.random.split(key, 3)
-    shape = (series.shape[0], 1, 1)
-    factor = jnp.exp(SCALE_NOISE * jax.random.normal(size_key, shape))
-    factor *= jax.random.rademacher(sign_key, shape, jnp.float32)
-    return factor * (series + noise * jax.random.normal(noise_key, series.shape))
+    num_series, num_steps, _ = series.shape
+    drawn = jax.random.normal(key, (num_series, num_steps + 2, 1))  # one draw compiles in a third
+    factor = jnp.exp(SCALE_NOISE * drawn[:, :1]) * jnp.sign(drawn[:, 1:2])
+    return factor * (series + noise * drawn[:, 2:])
+
+
+# Apart from the updates, and compiled once for all settings that are trained on the same series.
+@jax.jit
+def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
+    """What every seed sees in the updates of an epoch, `[S, 25, E, T, 1]`."""
+
+    def of_one_seed(seed):
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), epoch)
+        keys = jax.random.split(key, UPDATES_PER_CALL)
+        return jax.vmap(lambda key: augmented(key, series, noise))(keys)
+
+    return jax.vmap(of_one_seed)(seeds)
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
@@ -136,18 +149,12 @@ def train(
     """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update."""
     data = jnp.asarray(series[..., None], jnp.float32)
     seeds = config.first_seed + np.arange(config.seeds)
-
-    def batches(seed, epoch):
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), epoch)
-        keys = jax.random.split(key, UPDATES_PER_CALL)
-        return jax.vmap(lambda key: augmented(key, data, config.input_noise))(keys)
-
     return run_updates(
         (purpose, setting, config.updates),
         initial_params(setting, seeds),
         make_optimizer(config),
         make_loss(setting),
-        lambda epoch: jax.vmap(batches, in_axes=(0, None))(seeds, epoch),
+        lambda epoch: batches(seeds, epoch, data, config.input_noise),
         checkpoints,
         epoch_done,
     )
@@ -158,18 +165,17 @@ def run_updates(
     params: Any,
     optimizer: optax.GradientTransformation,
     loss_fn: LossFn,
-    batches: Callable[[Any], Any],
+    epoch_batches: Callable[[int], Any],
     checkpoints: Checkpoints,
     epoch_done: Callable[[int], Any],
 ) -> Trained:
     """So many updates of params `[S, ...]` on batches `[S, 25, ...]`."""
     start = time.perf_counter()
     purpose, setting, updates = what
-    draw = jax.jit(batches)
     run_epoch = jax.jit(jax.vmap(jr.make_epoch_step(loss_fn, optimizer)), donate_argnums=0)
 
     def one_epoch(state, epoch):
-        state, metrics = run_epoch(state, draw(epoch))
+        state, metrics = run_epoch(state, epoch_batches(epoch))
         return state, {name: value.T for name, value in metrics.items()}
 
     state = jax.vmap(lambda params: jr.TrainState.create(params, optimizer))(params)
@@ -201,4 +207,5 @@ def run_updates(
 def evaluator_name(setting: Setting, params: Any) -> str:
     """What ran the recurrence, as `unroll` says itself."""
     xs = jnp.zeros((1, setting.truncation, 1))
-    return jr.unroll(make_model(setting.width), params, xs).info[0].evaluator
+    rollout = jax.eval_shape(functools.partial(jr.unroll, make_model(setting.width)), params, xs)
+    return rollout.info[0].evaluator
