@@ -74,7 +74,8 @@ class Checkpoints:
             epoch_done: Is told of so many more epochs, those done before at the start.
 
         Returns:
-            The last state, and the metrics of all epochs with a leading axis of epochs.
+            The last state, and the metrics of all epochs with a leading axis of epochs, in the
+            order of their names.
 
         Raises:
             ExperimentError: The checkpoint does not fit `state`.
@@ -84,7 +85,7 @@ class Checkpoints:
         epoch_done(done)
         for epoch in range(done, num_epochs):
             state, metrics = one_epoch(state, epoch)
-            one = {name: np.asarray(value)[None] for name, value in metrics.items()}
+            one = {name: np.asarray(value)[None] for name, value in sorted(metrics.items())}
             history = {n: np.concatenate([history[n], v]) if history else v for n, v in one.items()}
             if (epoch + 1) % every == 0 or epoch + 1 == num_epochs:
                 self._write(folder, epoch + 1, state, history)
@@ -120,7 +121,9 @@ class Checkpoints:
             raise ExperimentError(f"the checkpoint {last} is of another model")
         state = jax.tree.unflatten(structure, map(_like, saved, leaves))
         prefix = "history_"
-        history = {n.removeprefix(prefix): v for n, v in arrays.items() if n.startswith(prefix)}
+        history = {
+            n.removeprefix(prefix): v for n, v in sorted(arrays.items()) if n.startswith(prefix)
+        }
         return epoch, state, history
 
     def _read(self, path):

@@ -254,13 +254,14 @@ def test_what_was_being_written_when_it_was_killed_does_not_count(tmp_path):
     checkpoints = Checkpoints(tmp_path, {})
 
     def one_epoch(state, epoch):
-        return state + 1, {"epoch": epoch}
+        return state + 1, {"loss": 0.5, "epoch": epoch}
 
-    checkpoints.run("a", jnp.zeros(2), 2, one_epoch)
+    _, before = checkpoints.run("a", jnp.zeros(2), 2, one_epoch)
     (tmp_path / "a/.3.partial").mkdir()
     (tmp_path / "a/.3.partial/about.json").write_text("half")
     state, history = checkpoints.run("a", jnp.zeros(2), 4, one_epoch)
     assert state.tolist() == [4, 4] and history["epoch"].tolist() == [0, 1, 2, 3]
+    assert list(history) == list(before) == ["epoch", "loss"]
     assert names(tmp_path / "a") == ["4"]
 
 
