@@ -15,6 +15,7 @@ import numpy as np
 from experiments.errors import ExperimentError
 from experiments.run_folder import CHECKPOINTS, RunFolder
 
+ARRAYS = "arrays"
 NOT_IDENTITY = ("out", "resume")  # options that change no result
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax")
 
@@ -23,7 +24,7 @@ class Checkpoints:
     """The checkpoints of one run: a folder for each training, in it the last finished epochs.
 
     A checkpoint is a folder `EPOCH/` with the arrays, written by orbax, and `about.json`: whose it
-    is, and a digest of the arrays. It is written under another name, which it loses when it is
+    is, and a digest of their files. It is written under another name, which it loses when it is
     whole, and the one before it goes after that: a kill leaves one that is whole.
     """
 
@@ -101,8 +102,8 @@ class Checkpoints:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(partial.absolute() / "arrays", arrays)
-        about = {"identity": self.identity, "epoch": epoch, "digest": _digest(arrays)}
+            checkpointer.save(partial.absolute() / ARRAYS, arrays)
+        about = {"identity": self.identity, "epoch": epoch, "digest": _digest(partial / ARRAYS)}
         (partial / "about.json").write_text(json.dumps(about, indent=2) + "\n")
         before = _last(folder)
         partial.rename(final)
@@ -136,10 +137,10 @@ class Checkpoints:
         if found != self.identity:
             differences = _differences(found, self.identity)
             raise ExperimentError(f"the checkpoint {path} is of another run: {differences}")
-        arrays = _load(path)
-        if _digest(arrays) != digest:
+        # Before orbax reads them: what it cannot read it complains about on stderr, and late.
+        if _digest(path / ARRAYS) != digest:
             raise ExperimentError(f"the checkpoint {path} is damaged: its arrays have changed")
-        return epoch, arrays
+        return epoch, _load(path)
 
 
 def identity(name: str, config: Any) -> dict[str, Any]:
@@ -171,19 +172,19 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
     try:
         with ocp.StandardCheckpointer() as checkpointer:
-            arrays = checkpointer.restore(path.absolute() / "arrays")
+            arrays = checkpointer.restore(path.absolute() / ARRAYS)
         return {name: np.asarray(value) for name, value in arrays.items()}
-    except Exception as error:  # whatever damaged files make the reader raise
+    except Exception as error:  # whatever orbax raises for what another version of it wrote
         line = str(error).partition("\n")[0]
-        raise ExperimentError(f"the checkpoint {path} is damaged: {line}") from error
+        raise ExperimentError(f"orbax cannot read the checkpoint {path}: {line}") from error
 
 
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+def _digest(folder: Path) -> str:
+    """Of the names and contents of all files."""
     digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
