@@ -1,6 +1,8 @@
 """What `unroll`, `step` and `carries` do with their arguments before anything runs."""
 
 import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -50,6 +52,33 @@ class ByIdentity:
         return type(self.record) is type(other.record) and all(
             mine is theirs for mine, theirs in zip(self.record, other.record, strict=True)
         )
+
+
+def jit_by_record(num_options: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Jits `run(record, *options, *arrays)` for each record and its options.
+
+    So a cell that is kept compiles once per shape outside `jit` too. The last 128 programs are
+    kept, and not all, because what is compiled for a cell outlives the cell.
+
+    Args:
+        num_options: How many arguments behind the record are options, which are hashable.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(run):
+        @functools.lru_cache(maxsize=128)
+        def compiled(static, *options):
+            return jax.jit(functools.partial(run, static.record, *options), inline=True)
+
+        @functools.wraps(run)
+        def call(record, *args):
+            return compiled(ByIdentity(record), *args[:num_options])(*args[num_options:])
+
+        return call
+
+    return decorate
 
 
 @contextlib.contextmanager

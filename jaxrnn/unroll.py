@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
-from jaxrnn.arguments import ByIdentity, Call, naming_params
+from jaxrnn.arguments import Call, jit_by_record, naming_params
 from jaxrnn.boundary import in_reverse, varying_like
 from jaxrnn.layers.recurrent import recurrent
 from jaxrnn.randomness import checked_key, fold_in
@@ -76,9 +76,9 @@ def unroll(
             raise ValueError("evaluator must be None for a layer: give it to recurrent(cell, ...).")
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    run = _compiled(ByIdentity(cell_or_layer), evaluator, reverse, call.time_axis)
+    options = evaluator, reverse, call.time_axis
     with naming_params(cell_or_layer, params, call.arrays[0]):
-        return run(params, carry, *call.arrays, key)
+        return _run(cell_or_layer, *options, params, carry, *call.arrays, key)
 
 
 def step(
@@ -175,42 +175,30 @@ def carries(
     if not getattr(cell_or_layer, "causal", True):
         raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
     call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
-    run, key = _compiled_carries(ByIdentity(cell_or_layer), call.time_axis), checked_key(key)
+    key = checked_key(key)
     with naming_params(cell_or_layer, params, call.arrays[0]):
-        return run(params, carry, *call.arrays, key)
+        return _run_carries(cell_or_layer, call.time_axis, params, carry, *call.arrays, key)
 
 
-# Jitted here so that a cell kept by the caller compiles once per shape outside `jit` too; bounded,
-# because what is compiled for a cell outlives the cell.
-@functools.lru_cache(maxsize=128)
-def _compiled(static, evaluator, reverse, time_axis):
-    record = static.record
+@jit_by_record(3)
+def _run(record, evaluator, reverse, time_axis, params, carry, xs, mask, reset, key):
     layer = recurrent(record, evaluator) if isinstance(record, Cell) else record
-
-    def run(params, carry, xs, mask, reset, key):
-        xs, mask, reset = _time_first((xs, mask, reset), time_axis)
-        dtype = _real_dtype(xs)
-        rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
-        outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
-        return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
-
-    return jax.jit(run, inline=True)
+    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
+    dtype = _real_dtype(xs)
+    rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
+    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
+    return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
 
 
-@functools.lru_cache(maxsize=128)
-def _compiled_carries(static, time_axis):
-    record = static.record
+@jit_by_record(1)
+def _run_carries(record, time_axis, params, carry, xs, mask, reset, key):
     if isinstance(record, Cell):
         layer = recurrent(record._replace(emit=_emit_carry))
     else:
         layer = _emitting_carry(record)
-
-    def run(params, carry, xs, mask, reset, key):
-        xs, mask, reset = _time_first((xs, mask, reset), time_axis)
-        rollout = _roll(layer, params, carry, xs, mask, reset, False, key)
-        return _time_back(rollout.outputs, time_axis)
-
-    return jax.jit(run, inline=True)
+    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
+    rollout = _roll(layer, params, carry, xs, mask, reset, False, key)
+    return _time_back(rollout.outputs, time_axis)
 
 
 def _roll(layer, params, carry, xs, mask, reset, reverse, key):

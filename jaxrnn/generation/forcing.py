@@ -1,6 +1,5 @@
 """Reading the truth, or a mixture of the truth and what the model made itself."""
 
-import functools
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn import checks
-from jaxrnn.arguments import ByIdentity, Call
+from jaxrnn.arguments import Call, jit_by_record
 from jaxrnn.boundary import select, varying_like
 from jaxrnn.generation.reading import (
     Feed,
@@ -133,13 +132,11 @@ def scheduled_sampling(
     drawing_key(key, "scheduled_sampling")
     xs, mask, reset = Call.checked(cell_or_layer, xs, mask, reset, time_major=False).arrays
     rate = _checked_rate(rate, checks.leading_shape(xs, cell_or_layer.num_feature_axes))
-    static = ByIdentity(cell_or_layer)
-    return _scheduled(static, params, xs, rate, key, as_data(feed), carry, mask, reset)
+    return _scheduled(cell_or_layer, params, xs, rate, key, as_data(feed), carry, mask, reset)
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
-def _scheduled(static, params, xs, rate, key, feed, carry, mask, reset):
-    model = static.record
+@jit_by_record(0)
+def _scheduled(model, params, xs, rate, key, feed, carry, mask, reset):
     leading = checks.leading_shape(xs, model.num_feature_axes)
     axis = len(leading) - 1
     choice_key, feed_key, noise_key = split_key(key, 3)

@@ -1,13 +1,11 @@
 """Reading a prompt and then the own outputs: free running, and tokens until a stop token."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from jaxrnn.arguments import ByIdentity
+from jaxrnn.arguments import jit_by_record
 from jaxrnn.generation.reading import (
     Feed,
     as_data,
@@ -99,12 +97,11 @@ def free_run(
     """
     prompt, mask, reset = checked_prompt(cell_or_layer, prompt, num_steps, mask, reset)
     arguments = params, prompt, as_data(feed), carry, mask, reset, checked_key(key)
-    return _free_run(ByIdentity(cell_or_layer), num_steps, *arguments)
+    return _free_run(cell_or_layer, num_steps, *arguments)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
-def _free_run(static, num_steps, params, prompt, feed, carry, mask, reset, key):
-    model = static.record
+@jit_by_record(1)
+def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
     at = read_prompt(model, params, carry, prompt, mask, reset)
     made = run_on(model, params, at, num_steps, feed, key)
     return FreeRun(made.carry, *time_back((made.ys, made.xs), at.known.ndim))
@@ -177,13 +174,12 @@ def generate(
     _check_tokens(cell_or_layer, prompt)
     stops = jnp.zeros(0, jnp.int32) if stop is None else _tokens(stop, "stop").ravel()
     choices = temperature, nucleus, stops, _tokens(pad, "pad")
-    static = ByIdentity(cell_or_layer)
-    return _generate(static, num_steps, top_k, params, prompt, choices, carry, mask, reset, key)
+    arrays = params, prompt, choices, carry, mask, reset, key
+    return _generate(cell_or_layer, num_steps, top_k, *arrays)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-def _generate(static, num_steps, top_k, params, prompt, choices, carry, mask, reset, key):
-    model = static.record
+@jit_by_record(2)
+def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, reset, key):
     temperature, nucleus, stops, pad = choices
 
     def choose(logits, token, key):
