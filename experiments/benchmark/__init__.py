@@ -11,6 +11,7 @@ from experiments.benchmark import (
     layers,
     lengths,
     linear,
+    saved,
     streaming,
 )
 from experiments.benchmark.measured import Measured, Timing
@@ -53,6 +54,8 @@ class Config:
     """The least number of rounds of a case."""
     clock: Literal["wall", "cpu"] = "wall"
     """Seconds that passed, or that all threads of the process ran."""
+    merge: tuple[Path, ...] = ()
+    """Folders of earlier runs: measures nothing, and reports them together."""
     out: Path | None = None
     """A new folder to write to; runs/benchmark/TIME when left out."""
     quick: bool = False
@@ -76,7 +79,10 @@ class Config:
 
 
 def measure(config: Config) -> Iterator[Measured]:
-    """One part after the other."""
+    """One part after the other, or what earlier runs measured."""
+    if config.merge:
+        yield from saved.read(config.merge)
+        return
     timing = Timing(config.seconds, config.rounds, config.clock)
     grid = layers.GRIDS[config.sizes]
     with progress_bar(sum(_cases(config, part, grid) for part in config.only)) as bar:

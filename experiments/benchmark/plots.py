@@ -20,7 +20,7 @@ def ratios(results: list[Measured], path: Path) -> None:
         panels = canvas.subplots(len(tables), squeeze=False, height_ratios=heights, sharex=True)
         for axes, table in zip(panels[:, 0], tables, strict=True):
             _panel(axes, table, subjects)
-        panels[-1, 0].set_xlabel(f"time by the time of {tables[0][0].subject}")
+        panels[-1, 0].set_xlabel("time, 1 is ours")
         handles = {}
         for axes in panels[:, 0]:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -49,8 +49,8 @@ def _panel(axes, table, subjects):
                 label=name,
             )
     axes.set_xscale("log")
-    ticks = (0.25, 0.5, 1, 2, 4, 8, 16)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ticks = [2.0**power for power in range(-6, 5)]
+    axes.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(range(len(rows)), list(rows), fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmark import checkpoints, plots
+from experiments.benchmark import checkpoints, plots, saved
 from experiments.benchmark.measured import Measured
 from experiments.benchmark.ratios import (
     compilation,
@@ -28,7 +28,7 @@ OTHERS = (
 
 def report(config: Any, results: list[Measured], folder: Any) -> None:
     """Writes and shows it."""
-    folder.write_csv("rounds.csv", _rounds(results))
+    folder.write_csv(saved.FILE, saved.rows_to_save(results))
     goals = targets(results)
     sections = []
     for part in distinct(result.part for result in results):
@@ -41,21 +41,6 @@ def report(config: Any, results: list[Measured], folder: Any) -> None:
     for table in (*sections, goals):
         show(table)
     folder.write_text("summary.md", "\n".join(map(markdown, (goals, *sections))))
-
-
-def _rounds(results):
-    for result in results:
-        fixed = {
-            "part": result.part,
-            "group": result.group,
-            "case": result.case,
-            "subject": result.subject,
-            "compile_ms": round(1e3 * result.compilation, 2),
-            "temporary_mib": round(result.temporary_mib, 3),
-            "amount": result.amount,
-        }
-        for number, seconds in enumerate(result.run):
-            yield fixed | {"round": number, "ms": round(1e3 * seconds, 4)}
 
 
 def run_table(table: list[Measured]) -> Table:

@@ -198,7 +198,17 @@ def test_a_missing_package_is_left_out_with_a_line(tmp_path, capsys, monkeypatch
     rows = list(csv.DictReader((tmp_path / "run/rounds.csv").read_text().splitlines()))
     assert {row["subject"] for row in rows} == {"jaxrnn", "plain scan", subjects.PRODUCTS}
     assert len(rows) == 3 * 3 and all(float(row["ms"]) > 0 for row in rows)
-    assert "| 3, 5, 4, 6 |" in (tmp_path / "run/summary.md").read_text()
+    summary = (tmp_path / "run/summary.md").read_text()
+    assert "| 3, 5, 4, 6 |" in summary
+    options = ["--merge", str(tmp_path / "run"), "--out", str(tmp_path / "merged")]
+    assert cli.main(["benchmark", *options]) == 0
+    assert (tmp_path / "merged/summary.md").read_text() == summary
+
+
+def test_a_folder_without_a_run_cannot_be_merged(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["benchmark", "--merge", "nothing"]) == 2
+    assert "--merge cannot read nothing/rounds.csv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
