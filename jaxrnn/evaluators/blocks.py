@@ -1,4 +1,4 @@
-"""A scan over blocks of steps."""
+"""A scan from the last block of steps to the first."""
 
 import math
 from collections.abc import Callable
@@ -27,9 +27,8 @@ def scan_blocks(
     steps: Any,
     starts: Any,
     size: int,
-    reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """Runs `through` over blocks of `size` steps and over the shorter last one.
+    """Runs `through` over the last block of steps, which may be shorter, up to the first.
 
     Args:
         through: `(state, (start, block)) -> (state, results)`, leaves of both `[size, ...]`.
@@ -37,7 +36,6 @@ def scan_blocks(
         steps: A tree of arrays `[T, ...]`.
         starts: A tree of arrays `[⌈T / size⌉, ...]`, what stands in front of each block.
         size: Steps in a block.
-        reverse: Begin with the last block.
 
     Returns:
         `(state, results)`, leaves of the results `[T, ...]`.
@@ -52,19 +50,15 @@ def scan_blocks(
     def joined(leaf):
         return leaf.reshape(whole, *leaf.shape[2:])
 
-    def last(state):
-        ends = jax.tree.map(lambda leaf: leaf[-1], starts)
-        return through(state, (ends, jax.tree.map(lambda leaf: leaf[whole:], steps)))
-
     if num_steps == size:
         return through(state, (jax.tree.map(lambda leaf: leaf[0], starts), steps))
     of_last = None
-    if rest and reverse:
-        state, of_last = last(state)
+    if rest:
+        start = jax.tree.map(lambda leaf: leaf[-1], starts)
+        last = jax.tree.map(lambda leaf: leaf[whole:], steps)
+        state, of_last = through(state, (start, last))
     blocks = jax.tree.map(lambda leaf: leaf[:count], starts), jax.tree.map(cut, steps)
-    state, results = lax.scan(through, state, blocks, reverse=reverse)
-    if rest and not reverse:
-        state, of_last = last(state)
+    state, results = lax.scan(through, state, blocks, reverse=True)
     results = jax.tree.map(joined, results)
     if rest:
         results = jax.tree.map(lambda *parts: jnp.concatenate(parts), results, of_last)

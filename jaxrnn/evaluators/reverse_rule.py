@@ -49,7 +49,10 @@ def reverse_rule(scan_unroll: int) -> Evaluator:
         if not _has_rule(cell, given):
             return plain(cell, params, carry, xs, mask, reset)
 
-        run = jax.custom_vjp(partial(_primal, cell, scan_unroll))
+        @jax.custom_vjp
+        def run(given):
+            return plain(cell, given.params, given.carry, given.xs, given.mask, given.reset)[:2]
+
         run.defvjp(partial(_forward, cell, scan_unroll), partial(_backward, cell, scan_unroll))
         # Under shard_map what all devices share varies from here on; the transpose of that sums.
         carry, outputs = run(varying_like(given, given))
@@ -123,45 +126,21 @@ def _mix(cell, params, before, x):
     return cell.split.mix(params, before, project(cell, params, x))
 
 
-def _primal(cell, scan_unroll, given):
-    """`(carry, outputs)`, nothing stored."""
-
-    def through(carry, block):
-        _, (xs, _, _) = block
-        carry, (carries, _) = _through_steps(cell, scan_unroll, given, carry, block)
-        return carry, cell.emit(given.params, carries, xs)
-
-    return _scan_steps(cell, given, through)
-
-
 def _forward(cell, scan_unroll, given):
     """`((carry, outputs), stored)`."""
-    through = partial(_through_steps, cell, scan_unroll, given)
-    carry, (carries, u) = _scan_steps(cell, given, through)
-    return (carry, cell.emit(given.params, carries, given.xs)), (given, carries, u)
-
-
-def _scan_steps(cell, given, through):
-    size = _block_size(cell, given)
-    return scan_blocks(through, given.carry, (given.xs, given.mask, given.reset), None, size)
-
-
-def _through_steps(cell, scan_unroll, given, carry, block):
-    """`(the carry behind a block, (the carries, the u of its steps))`."""
-    _, (xs, mask, reset) = block
 
     def step(carry, inputs):
-        z, mask, reset = inputs
+        x, mask, reset = inputs
         before = carry if reset is None else select(reset, given.initial, carry)
-        u = cell.split.mix(given.params, before, z)
+        u = _mix(cell, given.params, before, x)
         after = cell.split.update(before, u)
         checks.same_tree(after, carry, "update(carry, u)")
         carry = after if mask is None else select(mask, after, before)
         return carry, (carry, u)
 
-    # One product for the block, which is then used while it is in the cache.
-    z = jax.vmap(partial(project, cell, given.params))(xs)
-    return lax.scan(step, carry, (z, mask, reset), unroll=scan_unroll)
+    inputs = (given.xs, given.mask, given.reset)
+    carry, (carries, u) = lax.scan(step, given.carry, inputs, unroll=scan_unroll)
+    return (carry, cell.emit(given.params, carries, given.xs)), (given, carries, u)
 
 
 def _block_size(cell, given):
@@ -190,7 +169,6 @@ def _backward(cell, scan_unroll, stored, slopes):
         _Steps(given.xs, given.mask, given.reset, carries, u, of_outputs),
         starts,
         size,
-        reverse=True,
     )
     of_params, of_xs = with_floats(given.params, state.params), with_floats(given.xs, of_xs)
     return (_Given(of_params, state.carry, state.initial, of_xs, None, None),)
