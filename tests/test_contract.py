@@ -132,7 +132,8 @@ def smoother():
         return jr.Affine(rate, (1 - rate) * x[..., None, :])
 
     def initial_carry(params, batch_shape=()):
-        start = params["start"].astype(checks.compute_dtype(params))
+        # A copy, which can be donated; astype to the same dtype is none.
+        start = jnp.array(params["start"], checks.compute_dtype(params))
         return jnp.broadcast_to(start, (*batch_shape, *start.shape))
 
     return jr.simple_cell(

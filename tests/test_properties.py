@@ -189,7 +189,7 @@ def test_a_cut_anywhere_changes_nothing(name):
     @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
     @given(flags((3, num_steps)), flags((3, num_steps)), st.integers(0, num_steps))
     def agree(mask, reset, cut):
-        params = cell.init(jax.random.key(0), D)
+        params = normal_like(0, shapes_of(name, (3, num_steps))[0])
         carry = cell.initial_carry(params, (3,))
         xs = np.random.default_rng(cut).standard_normal((3, num_steps, D))
         whole, last = forward(name)(params, carry, xs, mask, reset)

@@ -54,6 +54,8 @@ def gates(params: RGLRUParams, x: Any, c: float) -> RGLRUStep:
     log_decay = -rate * jax.nn.sigmoid(r)
     # √(-expm1(2 log a)) has an infinite slope at a = 1, times a zero slope of the gate: NaN. It is
     # √(2 rate r) √(expm1(2 log a) / (2 log a)), of which √r = exp(log σ / 2) is smooth.
+    # Where the softplus underflows the slope of the root would be ∞ · 0.
+    rate = jnp.maximum(rate, jnp.finfo(rate.dtype).tiny)
     root = jnp.sqrt(2 * rate) * jnp.exp(0.5 * jax.nn.log_sigmoid(r))
     scale = root * jnp.sqrt(relative_expm1(2 * log_decay))
     return RGLRUStep(jnp.exp(log_decay), scale, jax.nn.sigmoid(i) * x)

@@ -32,10 +32,11 @@ def shielded(inner: Evaluator) -> Evaluator:
     def evaluate(cell, params, carry, xs, mask, reset):
         if xs.shape[0] == 0:
             return sequential()(cell, params, carry, xs, mask, reset)
-        bad = ~jnp.isfinite(xs).all(axis=-1)
-        bad = bad if mask is None else bad & mask
+        finite = jnp.isfinite(xs).all(axis=-1)
+        bad = ~finite if mask is None else ~finite & mask
         bad_carry = _not_finite(carry, bad.ndim - 1)
-        xs, carry = zero_masked(~bad, xs), zero_masked(~bad_carry, carry)
+        # At masked steps too: the layer in front hands on a carry there that may be NaN.
+        xs, carry = zero_masked(finite, xs), zero_masked(~bad_carry, carry)
         rollout = inner(cell, params, carry, xs, mask, reset)
         reached = _reached(bad, bad_carry, reset)
         return rollout._replace(

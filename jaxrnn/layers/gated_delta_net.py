@@ -12,8 +12,9 @@ from jaxrnn.spectra import log_rates, softplus_bias
 from jaxrnn.state_space import widened
 from jaxrnn.types import Cell, Layer, Path, Rollout
 
-# The shortest key or query that becomes a unit vector; shorter ones are divided by this.
-_SHORTEST = 1e-6
+# The shortest key or query that becomes a unit vector; shorter ones are divided by this, so that
+# the slope at a key of zeros, which blank inputs have, is 1000 and not endless.
+_SHORTEST = 1e-3
 
 
 class GatedDeltaNetParams(NamedTuple):
@@ -179,11 +180,13 @@ def _all_pairs(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: A
     decay = jnp.where(seen, jnp.exp(sums_between(log_alpha)), 0)
     overlap = jnp.tril(decay * (k @ jnp.swapaxes(k, -1, -2)), -1)
     system = jnp.eye(xs.shape[0], dtype=k.dtype) + beta[..., None] * overlap
-    new = beta[..., None] * (v - kept * (k @ jnp.swapaxes(carry.s, -1, -2)))
+    memory = jnp.swapaxes(carry.s, -1, -2)
+    read = from_carry[..., None]
+    new = beta[..., None] * (v - kept * jnp.where(read, k @ memory, 0))
     u = _inverse(system) @ new
 
     scores = decay * (q @ jnp.swapaxes(k, -1, -2))
-    ys = scores @ u + kept * (q @ jnp.swapaxes(carry.s, -1, -2))
+    ys = scores @ u + kept * jnp.where(read, q @ memory, 0)
     ys = jnp.moveaxis(ys, -2, 0)
     written = jnp.einsum("...s,...sv,...sk->...vk", decay[..., -1, :], u, k)
     last = GatedDeltaNetCarry(kept[..., -1:, :] * carry.s + written)

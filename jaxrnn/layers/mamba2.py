@@ -240,7 +240,9 @@ def _dual(cell: Any, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) ->
 
     products = jnp.einsum("t...n,s...n->...ts", step.c, step.b)[..., None, :, :]
     ys = jnp.einsum("...hts,s...hp->t...hp", jnp.where(seen, products, 0) * weights, step.u)
-    ys = ys + jnp.einsum("...ht,...hpn,t...n->t...hp", kept, carry.h, step.c)
+    of_carry = jnp.einsum("...hpn,t...n->...htp", carry.h, step.c)
+    of_carry = kept[..., None] * jnp.where(from_carry[..., None], of_carry, 0)
+    ys = ys + jnp.moveaxis(of_carry, -2, 0)
     h = jnp.einsum("...hs,s...hp,s...n->...hpn", weights[..., -1, :], step.u, step.b)
     h = h + kept[..., -1, None, None] * carry.h
     return Rollout(type(carry)(h), _output(params, ys, step), Path("parallel"))

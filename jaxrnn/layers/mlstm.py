@@ -192,9 +192,12 @@ def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: An
     m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(start, jnp.where(written, 0, -jnp.inf)))
     start, pairs = jnp.exp(start - m), jnp.exp(pairs - m[..., None])
 
-    scores = pairs * jnp.einsum("...tk,...sk->...ts", q, k)
-    value = scores @ v + start[..., None] * (q @ carry.c)
-    weight = scores.sum(axis=-1) + start * jnp.einsum("...tk,...k->...t", q, carry.n)
+    # Selected, because what overflows and is not read must not meet a zero.
+    scores = pairs * jnp.where(seen, jnp.einsum("...tk,...sk->...ts", q, k), 0)
+    of_c = jnp.where(from_carry[..., None], q @ carry.c, 0)
+    of_n = jnp.where(from_carry, jnp.einsum("...tk,...k->...t", q, carry.n), 0)
+    value = scores @ v + start[..., None] * of_c
+    weight = scores.sum(axis=-1) + start * of_n
     value, weight, every_m = (
         jnp.moveaxis(leaf, axis, 0) for leaf, axis in ((value, -2), (weight, -1), (m, -1))
     )

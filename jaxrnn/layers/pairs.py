@@ -29,7 +29,10 @@ def layer_of_pairs(cell: Cell, all_pairs: Evaluator, chunk_size: int | None) -> 
     """
     if chunk_size is not None:
         checks.positive(chunk_size, "chunk_size")
-    at_once = shielded(all_pairs if chunk_size is None else chunked(chunk_size, all_pairs))
+    # Each chunk by itself: an overflow in one must end at a reset in the next.
+    at_once = shielded(all_pairs)
+    if chunk_size is not None:
+        at_once = chunked(chunk_size, at_once)
 
     def unroll(params, carry, xs, mask, reset, key):
         del key

@@ -119,3 +119,12 @@ def test_wrong_arguments_raise():
         jr.rg_lru(c=0.0)
     with pytest.raises(ValueError, match="num_blocks must be at least 1"):
         jr.rg_lru(0)
+
+
+def test_the_gradient_is_finite_where_the_decay_is_one():
+    cell = jr.rg_lru()
+    params = cell.init(jax.random.key(0), 4)
+    params = params._replace(eigenvalue_logit=jnp.array([105.0, 95.0, 60.0, 5.0]))
+    xs = jax.random.normal(jax.random.key(1), (3, 4))
+    slopes = jax.grad(lambda params: jr.unroll(cell, params, xs).outputs.sum())(params)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
+from jaxrnn.layers.mamba2 import ssd
 
 D = 4
 MEMORIES = {
@@ -105,3 +106,58 @@ def test_wrong_chunk_sizes_raise(memory):
         memory(0)
     with pytest.raises(TypeError, match="chunk_size must be an int"):
         memory(2.0)
+
+
+@pytest.mark.parametrize("chunk_size", [4, None])
+@every_memory
+def test_a_nan_carry_of_the_layer_in_front_ends_at_the_reset(x64, memory, chunk_size):
+    """At the masked step 3 the GRU hands on its carry, which is NaN since step 2."""
+    mask, reset = np.array([1, 1, 1, 0, 1, 1]), np.array([0, 0, 0, 0, 1, 0])
+    xs = jax.random.normal(jax.random.key(2), (6, D), jnp.float64).at[2].set(jnp.nan)
+
+    def run(chunk_size):
+        layer = jr.serial(jr.gru(D, param_dtype=jnp.float64), memory(chunk_size))
+        params = layer.init(jax.random.key(0), D)
+        return jr.unroll(layer, params, xs, mask=mask, reset=reset)
+
+    got, want = run(chunk_size), run(1)
+    np.testing.assert_array_equal(
+        np.isfinite(got.outputs).all(axis=-1), np.array([1, 1, 0, 1, 1, 1]) > 0
+    )
+    assert_close((got.outputs, got.carry[1]), (want.outputs, want.carry[1]))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, None])
+@pytest.mark.parametrize("make", [lambda size: jr.mlstm(1, D, chunk_size=size), "ssd"])
+def test_an_overflow_ends_at_the_reset(make, chunk_size):
+    layer = ssd(2, 2, chunk_size=chunk_size) if make == "ssd" else make(chunk_size)
+    num_inputs = 7 if make == "ssd" else D
+    params = layer.init(jax.random.key(0), num_inputs)
+    xs = jnp.ones((6, num_inputs)).at[1, :4].set(1e30)
+    rollout = jr.unroll(layer, params, xs, reset=jnp.arange(6) == 3)
+    assert jnp.isfinite(rollout.outputs[3:]).all()
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(rollout.carry))
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+def test_an_overflow_reaches_no_earlier_step(chunk_size):
+    layer = jr.mlstm(1, 2, chunk_size=chunk_size)
+    kernel = jnp.concatenate([jnp.eye(2), jnp.eye(2)], axis=1)
+    params = layer.init(jax.random.key(0), 2)._replace(write_kernel=kernel, read_kernel=kernel)
+    xs = jnp.ones((5, 2)).at[0].set(1e12).at[3].set(1e27)
+    assert jnp.isfinite(jr.unroll(layer, params, xs).outputs[:3]).all()
+
+
+@pytest.mark.parametrize("chunk_size", [1, None])
+def test_keys_of_zeros_have_slopes_that_can_be_followed(chunk_size):
+    """Blank inputs behind dense and layer_norm, as in the frame of `classifier`."""
+    layer = jr.serial(jr.dense(8), jr.layer_norm(), jr.gated_delta_net(1, 4, chunk_size=chunk_size))
+    params = layer.init(jax.random.key(0), 1)
+    xs = jnp.zeros((6, 1)).at[1].set(1.0)
+
+    def loss(params):
+        ys = jr.unroll(layer, params, xs).outputs
+        return (ys**2 + ys).sum()
+
+    # The norm alone has a slope of 300 at zeros.
+    assert all(abs(leaf).max() < 1e5 for leaf in jax.tree.leaves(jax.grad(loss)(params)))

@@ -139,8 +139,10 @@ def test_errors_name_the_argument():
     params = layer.init(jax.random.key(0), 3)
     xs = jnp.ones((5, 3))
     for wrong in (params[:1], (*params, ())):
+        with pytest.raises(TypeError, match="params must have the structure .*ElmanParams"):
+            jr.unroll(layer, wrong, xs)
         match = f"params must have one entry for each of the 2 layers, got {len(wrong)}"
         with pytest.raises(ValueError, match=match):
-            jr.unroll(layer, wrong, xs)
+            layer.initial_carry(wrong)
     with pytest.raises(TypeError, match="carry must have the structure"):
         jr.unroll(layer, params, xs, carry=layer.initial_carry(params)[:1])
