@@ -39,21 +39,23 @@ def read(folders: Iterable[Path]) -> list[Measured]:
                 case = tuple(row[name] for name in _NAMES[:3])
                 by_case.setdefault(case, {}).setdefault(row["subject"], []).append(row)
             for case, subjects in by_case.items():
-                found[case] = {name: _result(case, rows) for name, rows in subjects.items()}
+                found[case] = {name: _result(rows) for name, rows in subjects.items()}
         except (OSError, KeyError, ValueError) as error:
             raise ExperimentError(f"--merge cannot read {folder / FILE}: {error}") from error
     return [result for subjects in found.values() for result in subjects.values()]
 
 
-def _result(case, rows):
+def _result(rows):
     first = rows[0]
     return Measured(
-        *case,
-        first["subject"],
-        np.array([float(row["ms"]) / 1e3 for row in rows]),
-        _number(first["compile_ms"]) / 1e3,
-        _number(first["temporary_mib"]),
-        _number(first["amount"]),
+        part=first["part"],
+        group=first["group"],
+        case=first["case"],
+        subject=first["subject"],
+        run=np.array([float(row["ms"]) / 1e3 for row in rows]),
+        compilation=_number(first["compile_ms"]) / 1e3,
+        temporary_mib=_number(first["temporary_mib"]),
+        amount=_number(first["amount"]),
     )
 
 
