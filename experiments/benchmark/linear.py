@@ -108,7 +108,7 @@ def _plain_lru(scan):
 
 def _memax_lru(shape):
     import equinox as eqx
-    from memax.equinox.semigroups.lru import LRU as MemaxLRU
+    from memax.equinox.semigroups.lru import LRU as MemaxLRU  # pyright: ignore[reportMissingImports]
 
     module = MemaxLRU(shape.units, shape.features, jax.random.key(0))
     params, rest = eqx.partition(module, eqx.is_inexact_array)
