@@ -260,6 +260,16 @@ def test_devices_share_the_params_of_a_sharded_batch(x64):
     assert_same(got, want)
 
 
+def test_carries_are_stored_once():
+    """In arrays like h of all steps: h, c, four gates, the outputs' cotangent; and one block."""
+    cell = jr.lstm(32)
+    params = cell.init(jax.random.key(0), D)
+    xs = jax.ShapeDtypeStruct((1024, 16, D), jnp.float32)
+    gradient = jax.jit(jax.grad(summed(cell, jr.sequential(), time_major=True)))
+    analysis = gradient.lower(params, xs).compile().memory_analysis()
+    assert analysis.temp_size_in_bytes < 7.6 * 4 * 1024 * 16 * 32
+
+
 def test_half_precision_sums_weight_gradients_in_float32():
     """256 equal steps: a sum in bfloat16 stops growing at 256 times its smallest bit."""
     cell = jr.elman(1, lambda u: u, param_dtype=jnp.bfloat16)
