@@ -32,7 +32,7 @@ def hippo_legs(num_states: int) -> tuple[np.ndarray, np.ndarray]:
 def hippo_normal(num_states: int) -> np.ndarray:
     """The normal part of HiPPO-LegS, S = A + P Pᵀ with Pₙ = √(n + 1/2), for which S + Sᵀ = -I.
 
-    Gu et al. 2022 (arXiv:2111.00396). S is -I/2 and a skew matrix, so its eigenvalues have the
+    Gu et al. 2021 (arXiv:2111.00396). S is -I/2 and a skew matrix, so its eigenvalues have the
     real part -1/2 and its eigenvectors are orthonormal; those of A itself are useless numerically.
 
     Args:

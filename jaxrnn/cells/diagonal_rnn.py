@@ -70,7 +70,7 @@ def diagonal_rnn(
     checks.positive(num_units, "num_units")
     checks.boolean(selective, "selective")
     check_radii(r_min, r_max)
-    if tuple(eigenvalue_range) not in (_POSITIVE, _SIGNED):
+    if eigenvalue_range not in (_POSITIVE, _SIGNED, [*_POSITIVE], [*_SIGNED]):
         raise ValueError(f"eigenvalue_range must be (0, 1) or (-1, 1), got {eigenvalue_range}.")
     signed = tuple(eigenvalue_range) == _SIGNED
 

@@ -23,7 +23,7 @@ def convolutional(cell: Cell) -> Layer:
     transforms cost O(T log T) for a feature, where the recurrence keeps N states for every row and
     step. The kernel takes O(T N) memory whatever the batch. Masks of any pattern are kept, by
     moving real steps together. A sequence with resets, and T = 1, is run as `recurrent(cell)`,
-    which gives the same.
+    which gives the same to the rounding of the largest input of the row, later ones included.
 
     Args:
         cell: A linear cell such as `s4d`: yₜ of a feature depends on x of this feature alone, is

@@ -75,12 +75,13 @@ def s4(
     parameter and Āᵀ is made by repeated squaring, so any T is the same model. Outputs, carry in and
     carry out all come from G: O(T N) memory for a feature, whatever the batch, and two more
     products of that size per row for the carries. T = 1 and sequences with resets use the
-    recurrence; both are the same to rounding.
+    recurrence; both are the same to the rounding of the largest input
+    of the row, later ones included.
 
     Args:
         num_states: N, real states of each feature; even.
         step_min: The smallest initial Δ.
-        step_max: The largest initial Δ; 1 / Δ is the memory in steps.
+        step_max: The largest initial Δ; 2 / Δ is the memory in steps.
         param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
 
     Returns:
