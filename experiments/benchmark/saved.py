@@ -20,12 +20,12 @@ def rows_to_save(results: Iterable[Measured]) -> Iterator[dict[str, Any]]:
     for result in results:
         fixed = {
             **{name: getattr(result, name) for name in _NAMES},
-            "compile_ms": round(1e3 * result.compilation, 2),
-            "temporary_mib": round(result.temporary_mib, 3),
+            "compile_ms": 1e3 * result.compilation,
+            "temporary_mib": result.temporary_mib,
             "amount": result.amount,
         }
         for number, seconds in enumerate(result.run):
-            yield fixed | {"round": number, "ms": round(1e3 * seconds, 4)}
+            yield fixed | {"round": number, "ms": 1e3 * seconds}
 
 
 def read(folders: Iterable[Path]) -> list[Measured]:
