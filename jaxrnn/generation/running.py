@@ -160,7 +160,7 @@ def generate(
             kind than expected.
 
     Example:
-        >>> import jaxrnn as jr
+        >>> import jax, jaxrnn as jr
         >>> layer = jr.language_model([jr.gru(8)], num_features=4, num_tokens=10)
         >>> params = layer.init(jax.random.key(0), 10)
         >>> prompts = jnp.array([[3, 1, 4], [2, 7, 0]])
