@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments.benchmark.measured import Measured
 from experiments.benchmark.ratios import distinct, rows_of, tables_of
+from experiments.benchmark.subjects import BYTES
 from experiments.figures import PALETTE, figure
 
 MARKERS = "osD^vPX*h<"
@@ -21,6 +22,7 @@ def ratios(results: list[Measured], path: Path) -> None:
         for axes, table in zip(panels[:, 0], tables, strict=True):
             _panel(axes, table, subjects)
         panels[-1, 0].set_xlabel("time, 1 is ours")
+        _mark_powers_of_two(panels[-1, 0])
         handles = {}
         for axes in panels[:, 0]:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -34,7 +36,7 @@ def _panel(axes, table, subjects):
     for place, row in enumerate(rows.values()):
         ours = row[first]
         for name, result in row.items():
-            if name == first:
+            if name in (first, BYTES):  # the bytes alone would squeeze all others
                 continue
             number = subjects.index(name)
             low, middle, high = np.quantile(result.run / ours.run, [0.25, 0.5, 0.75])
@@ -49,12 +51,19 @@ def _panel(axes, table, subjects):
                 label=name,
             )
     axes.set_xscale("log")
-    ticks = [2.0**power for power in range(-6, 5)]
-    axes.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
-    axes.minorticks_off()
     axes.set_yticks(range(len(rows)), list(rows), fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_title(f"{table[0].part}, {table[0].group}")
+
+
+def _mark_powers_of_two(axes):
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.48), max(high, 2.1))
+    low, high = np.log2(axes.get_xlim())
+    powers = range(int(np.ceil(low)), int(np.floor(high)) + 1)
+    labels = [str(2**power) if power >= 0 else f"1/{2**-power}" for power in powers]
+    axes.set_xticks([2.0**power for power in powers], labels)
+    axes.minorticks_off()
 
 
 def memory_and_time(results: list[Measured], path: Path) -> None:
