@@ -4,7 +4,7 @@ import dataclasses
 import math
 from pathlib import Path
 
-from experiments.errors import ExperimentError
+from experiments.options import require, require_counts, require_positive, require_seed
 
 FIRST_TEST_YEARS = (2012, 2014)
 
@@ -59,26 +59,16 @@ class Config:
         """Raises ExperimentError for a value that cannot be run."""
         for name in ("updates", "overfit_updates"):
             value = getattr(self, name)
-            _require(value >= 25 and value % 25 == 0, name, self, "a positive multiple of 25")
-        _require(self.seeds >= 1, "seeds", self, "at least 1")
-        _require(0 <= self.first_seed < 2**31, "first_seed", self, "from 0 to 2147483647")
+            require(value >= 25 and value % 25 == 0, name, self, "a positive multiple of 25")
+        require_counts(self, "seeds")
+        require_seed(self)
         for name in ("widths", "truncations"):
             values = getattr(self, name)
             good = 0 < len(values) == len(set(values)) and min(values) >= 1
-            _require(good, name, self, "one or more from 1 on, each once")
-        for name in ("learning_rate", "gradient_clip"):
-            value = getattr(self, name)
-            _require(value > 0 and math.isfinite(value), name, self, "finite and above 0")
+            require(good, name, self, "one or more from 1 on, each once")
+        require_positive(self, "learning_rate", "gradient_clip")
         for name in ("weight_decay", "input_noise"):
-            _require(0 <= getattr(self, name) < math.inf, name, self, "finite and at least 0")
-        _require(2 <= self.horizon <= 12, "horizon", self, "from 2 to 12")
+            require(0 <= getattr(self, name) < math.inf, name, self, "finite and at least 0")
+        require(2 <= self.horizon <= 12, "horizon", self, "from 2 to 12")
         low, high = FIRST_TEST_YEARS
-        _require(low <= self.test_from <= high, "test_from", self, f"from {low} to {high}")
-
-
-def _require(holds, name, config, expected):
-    if not holds:
-        option = "--" + name.replace("_", "-")
-        value = getattr(config, name)
-        shown = " ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else value
-        raise ExperimentError(f"{option} must be {expected}, got {shown}")
+        require(low <= self.test_from <= high, "test_from", self, f"from {low} to {high}")

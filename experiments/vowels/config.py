@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.data.vowels import LENGTHS, NUM_SPEAKERS, NUM_TRAINING
-from experiments.errors import ExperimentError
+from experiments.options import (
+    require,
+    require_counts,
+    require_each_once,
+    require_positive,
+    require_seed,
+)
 
 Model = Literal["elman", "gru", "lstm", "bilstm"]
 Readout = Literal["final", "mean"]
@@ -76,26 +82,13 @@ class Config:
 
     def check(self) -> None:
         """Raises ExperimentError for a value that cannot be run."""
-        for name in ("seeds", "epochs", "num_units", "batch_size"):
-            _require(getattr(self, name) >= 1, name, self, "at least 1")
-        for name in ("models", "readouts", "padded_lengths"):
-            values = getattr(self, name)
-            _require(0 < len(values) == len(set(values)), name, self, "one or more, each once")
-        for name in ("learning_rate", "gradient_clip"):
-            value = getattr(self, name)
-            _require(value > 0 and math.isfinite(value), name, self, "finite and above 0")
+        require_counts(self, "seeds", "epochs", "num_units", "batch_size")
+        require_each_once(self, "models", "readouts", "padded_lengths")
+        require_positive(self, "learning_rate", "gradient_clip")
         for name in ("weight_decay", "input_noise"):
-            _require(0 <= getattr(self, name) < math.inf, name, self, "finite and at least 0")
-        _require(0 <= self.first_seed < 2**31, "first_seed", self, "from 0 to 2147483647")
+            require(0 <= getattr(self, name) < math.inf, name, self, "finite and at least 0")
+        require_seed(self)
         lengths = self.padded_lengths
-        _require(LENGTHS[1] <= min(lengths), "padded_lengths", self, f"at least {LENGTHS[1]}")
+        require(LENGTHS[1] <= min(lengths), "padded_lengths", self, f"at least {LENGTHS[1]}")
         divides = self.num_training % self.batch_size == 0
-        _require(divides, "batch_size", self, f"a divisor of {self.num_training}")
-
-
-def _require(holds, name, config, expected):
-    if not holds:
-        option = "--" + name.replace("_", "-")
-        value = getattr(config, name)
-        shown = " ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else value
-        raise ExperimentError(f"{option} must be {expected}, got {shown}")
+        require(divides, "batch_size", self, f"a divisor of {self.num_training}")

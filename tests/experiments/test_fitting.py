@@ -1,0 +1,74 @@
+"""Training for experiments: the same bits after a stop, and models of the same size."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxrnn as jr
+from experiments.checkpoints import Checkpoints
+from experiments.fitting import Fitter
+from experiments.matched import LABELS, MIXERS, count_params, matched_width
+
+
+def loss_fn(params, batch, key):
+    noise = jax.random.normal(key, batch.shape)
+    return ((params["w"] * batch - 3 + 0.1 * noise) ** 2).mean(), {}
+
+
+def batches(epoch):
+    return jax.random.uniform(jax.random.key(epoch), (4, 2), minval=1.0)
+
+
+def fit(folder, num_epochs, start=1.0, **options):
+    fitter = Fitter(loss_fn, optax.sgd(0.1), lambda params: {"w": params["w"]})
+    params = {"w": jnp.array(start)}
+    checkpoints = Checkpoints(folder, {})
+    key = jax.random.key(7)
+    return fitter.fit("one", params, batches, num_epochs, checkpoints, key=key, **options)
+
+
+def test_a_training_in_two_runs_is_the_training_in_one(tmp_path):
+    told = []
+    whole = fit(tmp_path / "whole", 6, every=2)
+    fit(tmp_path / "parts", 2)
+    resumed = fit(tmp_path / "parts", 6, epoch_done=told.append)
+    assert told == [2, 1, 1, 1, 1]
+    assert whole.history["loss"].shape == (6, 4)
+    assert whole.history["w"].shape == (6,)
+    for name in whole.history:
+        np.testing.assert_array_equal(resumed.history[name], whole.history[name])
+    assert resumed.params["w"] == whole.params["w"] == whole.history["w"][-1]
+
+
+def test_it_learns_and_says_when_it_fails(tmp_path):
+    good, bad = fit(tmp_path / "good", 20), fit(tmp_path / "bad", 2, start=jnp.inf)
+    assert good.history["loss"][-1].mean() < 0.2 * good.history["loss"][0].mean()
+    assert (good.failed, bad.failed) == (False, True)
+    assert good.num_params == 1
+
+
+def test_count_params_counts_complex_numbers_twice():
+    assert count_params({"a": jnp.zeros((2, 3)), "b": jnp.zeros(4, complex)}) == 14
+
+
+def test_matched_width_is_the_nearest():
+    # kernels and bias of an Elman cell: 5 w + w² + w
+    assert matched_width(jr.elman, 5, 16**2 + 6 * 16, range(1, 40)) == 16
+    assert matched_width(jr.elman, 5, 1, range(3, 9)) == 3
+    assert matched_width(jr.elman, 5, 10**6, range(3, 9)) == 8
+    with pytest.raises(ValueError, match="widths"):
+        matched_width(jr.elman, 5, 10, ())
+
+
+def test_every_mixer_can_be_matched():
+    assert list(LABELS) == list(MIXERS)
+    for mixer in MIXERS.values():
+
+        def make(width, mixer=mixer):
+            return jr.language_model([mixer(width)], width, 20)
+
+        width = matched_width(make, 20, 20_000)
+        params = jax.eval_shape(lambda key, w=width: make(w).init(key, 20), jax.random.key(0))
+        assert abs(count_params(params) / 20_000 - 1) < 0.12
