@@ -15,6 +15,7 @@ from experiments.minimal.training import Trained
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, mean_and_spread, show
+from experiments.verdicts import verdicts_table, what_failed
 
 CLAIM = (
     "Six checks tell whether a recurrent network is put together, trained and judged rightly. Here "
@@ -46,12 +47,11 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
             draw(evaluated, folder.path(name))
             pictures.append(Picture(name, plots.CAPTIONS[draw.__name__]))
         found += _comparisons(evaluated.entries)
-    tables.append(_lines_table(lines))
+    tables.append(verdicts_table("The six points of the minimal experiment", lines))
     folder.write_text("summary.md", "\n".join(["# minimal\n", *map(markdown, tables)]))
     for table in tables:
         show(table)
-    failed = [f"{line.point}: {line.word}. {line.measured}." for line in lines if not line.passed]
-    failed += _failed_seeds(trained)
+    failed = [*what_failed(lines), *_failed_seeds(trained)]
     found = [f"{sum(line.passed is True for line in lines)} of 6 checks passed.", *found]
     return Page("minimal", CLAIM, [tables[-1], *tables[:-1]], pictures, found, failed)
 
@@ -202,12 +202,6 @@ def _boundaries_table(evaluated: Evaluated) -> Table:
     ]
     title = "Several sequences in one row: difference from each alone, relative to the largest"
     return Table(title, ("way", "kind", "difference"), rows, num_names=2)
-
-
-def _lines_table(lines: Sequence[verdicts.Verdict]) -> Table:
-    rows = [(line.point, line.criterion, line.measured, line.word) for line in lines]
-    title = "The six points of the minimal experiment"
-    return Table(title, ("point", "criterion", "measured", "verdict"), rows, num_names=4)
 
 
 def _comparisons(entries: Sequence[Entry]) -> list[str]:

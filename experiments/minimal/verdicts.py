@@ -1,7 +1,7 @@
 """The six lines: a criterion that stands here before the run, what was measured, pass or fail."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,41 +10,13 @@ from experiments.minimal.config import Config
 from experiments.minimal.forecasts import Forecasts
 from experiments.minimal.probes import Difference, PaddingProbe
 from experiments.minimal.training import Trained
+from experiments.verdicts import Line, Verdict
 
 UNEXPLAINED = 1e-3
 TOLERANCE, CAUGHT = 1e-5, 1e-3
 FAILED_SHARE = 0.2
 NORMS = ("gradient_norm", "recurrent_gradient_norm", "input_gradient_norm")
 RECORDED = ("width", "truncation", "evaluator", "num_params", "status")
-
-
-class Verdict(NamedTuple):
-    """One line; `passed` is None for what was not run."""
-
-    point: str
-    criterion: str
-    measured: str
-    passed: bool | None
-
-    @property
-    def word(self) -> str:
-        """How it ended."""
-        return "not run" if self.passed is None else "pass" if self.passed else "FAIL"
-
-
-class Line(NamedTuple):
-    """A point and its criterion, in front of the run."""
-
-    point: str
-    criterion: str
-
-    def verdict(self, measured: str, passed: Any) -> Verdict:
-        """What became of it."""
-        return Verdict(*self, measured, bool(passed))
-
-    def not_run(self) -> Verdict:
-        """What a run that was interrupted has to say of it."""
-        return Verdict(*self, "-", None)
 
 
 OVERFIT = Line(
