@@ -11,7 +11,7 @@ import optax
 import jaxrnn as jr
 from experiments.checkpoints import Checkpoints
 from experiments.matched import count_params
-from jaxrnn.training import LossFn
+from jaxrnn.training import LossFn, TBPTTLossFn
 
 
 class Fitted(NamedTuple):
@@ -37,20 +37,23 @@ class Fitter:
     """Trains any number of parameters with one loss and one optimizer; compiled once.
 
     Args:
-        loss_fn: As `jaxrnn.make_train_step` takes it.
+        loss_fn: As `make_epoch` takes it.
         optimizer: Any optax transformation.
         score: `params -> metrics`, run after every epoch, under other names than those of the
             updates. It is not compiled here.
+        make_epoch: From the loss and the optimizer to `(state, batches, key) -> (state, metrics)`;
+            independent sequences when left out.
     """
 
     def __init__(
         self,
-        loss_fn: LossFn,
+        loss_fn: LossFn | TBPTTLossFn,
         optimizer: optax.GradientTransformation,
         score: Callable[[Any], Mapping[str, Any]] = lambda params: {},
+        make_epoch: Callable[..., Callable[..., Any]] = jr.make_epoch_step,
     ):
         self.optimizer, self.score = optimizer, score
-        self.run_epoch = jax.jit(jr.make_epoch_step(loss_fn, optimizer), donate_argnums=0)
+        self.run_epoch = jax.jit(make_epoch(loss_fn, optimizer), donate_argnums=0)
 
     def fit(
         self,
