@@ -21,6 +21,7 @@ EXPERIMENTS = {
     "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
     "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
+    "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
 }
 EXTRAS = ("aeon", "matplotlib", "orbax", "rich", "tyro", "vega_datasets")
 

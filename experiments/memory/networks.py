@@ -1,0 +1,68 @@
+"""The ten models and a pair of twins, each in the same two blocks at the same size."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import jaxrnn as jr
+from experiments import matched
+from experiments.memory.tasks import NUM_SYMBOLS, NUM_TOKENS, TOLERANCE, Examples
+from jaxrnn.types import Layer
+
+# The twins differ in nothing but tanh(u / 2) against σ(u) for the eigenvalue of a step.
+MIXERS = {
+    **matched.MIXERS,
+    "positive": lambda width: jr.diagonal_rnn(width, (0, 1), selective=True),
+    "signed": lambda width: jr.diagonal_rnn(width, (-1, 1), selective=True),
+}
+LABELS: Mapping[str, str] = {
+    **matched.LABELS,
+    "positive": "eigenvalues in (0, 1)",
+    "signed": "eigenvalues in (-1, 1)",
+}
+NUM_BLOCKS = 2
+NUM_FEATURES, NUM_OUTPUTS = NUM_TOKENS + 1, NUM_SYMBOLS + 1
+
+
+class Network(NamedTuple):
+    """A stack of blocks of some width from one-hot tokens and a number to logits and a number."""
+
+    width: int
+    layer: Layer
+
+    def init(self, key: Any) -> Any:
+        """Parameters."""
+        return self.layer.init(key, NUM_FEATURES)
+
+    def outputs(self, params: Any, examples: Examples) -> Any:
+        """`[..., T, NUM_OUTPUTS]`."""
+        tokens = jax.nn.one_hot(examples.tokens, NUM_TOKENS)
+        features = jnp.concatenate([tokens, examples.numbers[..., None]], axis=-1)
+        return jr.unroll(self.layer, params, features, mask=examples.mask).outputs
+
+
+def make_network(model: str, num_params: int) -> Network:
+    """The network of the width at which it has about so many parameters."""
+
+    def layer(width):
+        mixers = [MIXERS[model](width) for _ in range(NUM_BLOCKS)]
+        return jr.classifier(mixers, width, NUM_OUTPUTS)
+
+    width = matched.matched_width(layer, NUM_FEATURES, num_params)
+    return Network(width, layer(width))
+
+
+def loss_and_right(outputs: Any, examples: Examples, is_number: Any) -> tuple[Any, Any]:
+    """The mean loss over the answers due, and bool `[..., T]`, which of them are right."""
+    logits, numbers = outputs[..., :NUM_SYMBOLS], outputs[..., NUM_SYMBOLS:]
+    by_class = jr.categorical_loss(logits, examples.labels, examples.due)
+    by_square = jr.squared_loss(numbers, examples.sums[..., None], examples.due)
+    losses = jnp.where(is_number, by_square, by_class)
+    right = jnp.where(
+        is_number,
+        jnp.abs(numbers[..., 0] - examples.sums) < TOLERANCE,
+        logits.argmax(axis=-1) == examples.labels,
+    )
+    return jr.mean_over_steps(losses, examples.due, empty=0), right & examples.due

@@ -1,0 +1,179 @@
+"""The memory experiment: a small run, an interrupted one that goes on, claims that can fail."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from experiments import cli
+from experiments.memory.config import Config
+from experiments.memory.expected import CLAIMS, LINES, Claim, judge, verdicts
+from experiments.memory.networks import MIXERS, make_network
+from experiments.memory.tasks import TASKS, make_examples
+from experiments.memory.training import FIRST_STEPS, Rows, Trained, shares
+from experiments.progress import Bar
+
+SMALL = ["--tasks", "parity", "--models", "signed", "positive", "--longer", "1", "2"]
+SMALL += ["--updates", "25", "--state-updates", "25", "--num-params", "500", "--test-rows", "4"]
+SMALL += ["--train-steps", "8", "--batch-size", "4"]
+FIGURES = ["counting.png", "lengths.png", "training.png"]
+ROWS = ["counting.csv", "metrics.csv", "scores.csv", "verdicts.json", "summary.md"]
+
+
+def run(folder, *options):
+    return cli.main(["memory", "--quick", *SMALL, *options, "--out", str(folder)])
+
+
+def rows(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def words(folder):
+    return [line["word"] for line in json.loads((folder / "verdicts.json").read_text())]
+
+
+def stop_after(monkeypatch, calls):
+    advance = Bar.advance
+
+    def counted(bar, work=1):
+        nonlocal calls
+        calls -= work > 0
+        advance(bar, work)
+        if calls == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "advance", counted)
+
+
+def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_same_bits(
+    tmp_path, capsys, monkeypatch
+):
+    whole, stopped, resumed = (tmp_path / name for name in ("whole", "stopped", "resumed"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)  # in the first model, behind the rounded cells
+        assert run(stopped) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert words(stopped) == ["pass", "pass", "pass", *3 * ["not run"]]
+    assert "The run was interrupted" in (stopped / "report.html").read_text()
+    assert (stopped / "counting.png").is_file() and not (stopped / "scores.csv").exists()
+
+    assert run(resumed, "--resume", str(stopped)) == 0
+    assert run(whole) == 0
+    texts = ["config.json", "report.html"]
+    assert sorted(path.name for path in whole.iterdir()) == sorted([*ROWS, *FIGURES, *texts])
+    for name in ROWS:
+        assert (resumed / name).read_bytes() == (whole / name).read_bytes(), name
+    # 25 updates are too few, and GRU, LSTM and sLSTM were not asked for.
+    assert words(whole) == ["pass", "pass", "pass", "not run", "not run", "FAIL"]
+    assert len(rows(whole / "scores.csv")) == len(rows(whole / "metrics.csv")) * 2 == 4
+    assert len(rows(whole / "counting.csv")) == 16 * (1 + 4 + 4)
+    report = (whole / "report.html").read_text()
+    assert report.count("data:image/png;base64,") == len(FIGURES)
+    assert "parity, eigenvalues in (-1, 1): learns it: expected yes, measured no." in report
+
+
+def test_rows_grow_are_the_same_for_all_models_and_never_those_of_the_test():
+    config = Config(
+        tasks=("parity", "adding"), updates=100, train_steps=24, batch_size=8, test_rows=5
+    )
+    batches = Rows(config)
+    first, last = batches.batches(0), Rows(config).batches(3)
+    assert [batches.longest(epoch) for epoch in range(4)] == [FIRST_STEPS, 16, 24, 24]
+    assert first.tokens.shape == (25, 4, 8, 24)
+    assert (Rows(config).batches(0).tokens == first.tokens).all()
+    assert first.mask.sum(-1).max() == FIRST_STEPS and last.mask.sum(-1).max() == 24
+    assert first.numbers[:, 2:].any() and not first.numbers[:, :2].any()
+    assert (first.tokens[:, 0] != first.tokens[:, 1]).any()  # two seeds of one task
+    test = batches.test()
+    assert test.mask.sum(-1).tolist() == 2 * [[24] * 5 + [48] * 5 + [96] * 5 + [192] * 5]
+    assert (
+        not (test.tokens[0, :5, None, :8] == last.tokens[:, 0].reshape(-1, 24)[:, :8])
+        .all(axis=-1)
+        .all(axis=-1)
+        .any()
+    )
+
+
+def test_only_answers_in_the_later_half_count_for_a_length():
+    config = Config(train_steps=8, longer=(1, 2), test_rows=1)
+    examples = make_examples(TASKS["parity"], np.random.default_rng(0), np.array([8, 16]), 16)
+    right = np.zeros((2, 16), bool)
+    right[0, :6], right[1, 9:] = True, True
+    assert shares(config, right & examples.due, examples).tolist() == [2 / 4, 7 / 8]
+
+
+def test_the_models_are_the_ten_and_two_twins_and_of_one_size():
+    import jax
+
+    from experiments.matched import count_params
+
+    assert set(MIXERS) == {*CLAIMS["parity"]} and len(MIXERS) == 12
+    for model in MIXERS:
+        network = make_network(model, 8000)
+        params = jax.eval_shape(network.init, jax.random.key(0))
+        assert 0.8 < count_params(params) / 8000 < 1.2, model
+
+
+def trained(model, *scores, losses=(1.0,)):
+    scores = np.array(scores)[None]
+    losses = np.array(losses)[None, :, None] * np.ones(25)
+    failed = np.zeros(losses.shape[:2], bool)
+    return Trained(model, 8, 100, 32, losses, losses, scores, failed, 1.0)
+
+
+PARITY = Config(tasks=("parity",), longer=(1, 8))
+
+
+def test_the_seed_with_the_least_loss_is_judged_and_no_better_one():
+    one = trained("gru", [1.0, 0.2], [1.0, 1.0], losses=(0.1, 0.2))
+    (judged,) = judge(PARITY, one)
+    assert (judged.learns, judged.holds) == (True, False)
+    assert judged.disagreements == ["holds on the longest rows: expected yes, measured no"]
+    better = trained("gru", [1.0, 0.2], [1.0, 1.0], losses=(np.nan, 0.2))
+    (judged,) = judge(PARITY, better)
+    assert judged.holds and not judged.disagreements
+
+
+def test_what_was_not_learnt_does_not_hold_and_no_claim_is_no_disagreement():
+    config = Config(tasks=("adding",), longer=(1, 8))
+    (judged,) = judge(config, trained("lru", [0.5, 1.0]))
+    assert (judged.learns, judged.holds) == (False, False)
+    assert judged.claim == Claim(None, None) and not judged.disagreements
+
+
+def test_the_lines_about_parity_pass_only_for_the_known_pattern():
+    good = {model: [1.0, 1.0] for model in ("gru", "lstm", "slstm", "signed")}
+    good |= {model: [1.0, 0.5] for model in ("min_gru", "mamba", "mlstm", "positive")}
+
+    def ends(scores):
+        judged = [next(judge(PARITY, trained(*pair))) for pair in scores.items()]
+        return [line.passed for line in verdicts(PARITY, {}, judged)[3:]]
+
+    assert ends(good) == [True, True, True]
+    assert ends(good | {"lstm": [0.9, 1.0]}) == [False, True, True]
+    assert ends(good | {"mamba": [1.0, 0.95]}) == [True, False, True]
+    assert ends(good | {"signed": [1.0, 0.5]}) == [True, True, False]
+    assert ends({"gru": [1.0, 1.0]}) == [None, None, None]
+    assert len(LINES) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--updates", "30"], "--updates must be a positive multiple of 25, got 30"),
+        (["--tasks", "sorting"], "--tasks must be of parity, copying"),
+        (["--models", "gru", "gru"], "--models must be one or more, each once, got gru gru"),
+        (["--longer", "2", "4"], "--longer must be with a 1 among them, got 2 4"),
+        (["--train-steps", "7"], "--train-steps must be at least 8, got 7"),
+        (["--state-bits", "4"], "--state-bits must be below 16 in all, units times bits, got 4"),
+        (["--learning-rate", "nan"], "--learning-rate must be finite and above 0, got nan"),
+        (["--resume", "nowhere"], "nowhere has no checkpoint to go on from"),
+    ],
+)
+def test_wrong_use_is_one_line_and_writes_nothing(options, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["memory", *options]) == 2
+    err = capsys.readouterr().err
+    assert expected in err and err.count("\n") == 1
+    assert not list(tmp_path.rglob("*.*"))
