@@ -1,0 +1,68 @@
+"""Gates: how far the last output looks back, before any training."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+import jaxrnn as jr
+from experiments.gradients.config import Config
+from experiments.gradients.sweep import NUM_INPUTS
+from jaxrnn.diagnostics import (
+    jacobian_spectrum,
+    last_output_sensitivity,
+    lyapunov_exponents,
+    memory_horizon,
+)
+
+SPECTRUM_STEPS = 40
+
+# From units and steps to a cell.
+CELLS: Mapping[str, Callable[[int, int], jr.Cell]] = {
+    "Elman": lambda units, steps: jr.elman(units),
+    "GRU": lambda units, steps: jr.gru(units),
+    "LSTM, forget bias 0": lambda units, steps: jr.lstm(units, forget_bias=0.0),
+    "LSTM, forget bias 1": lambda units, steps: jr.lstm(units, forget_bias=1.0),
+    "LSTM, chrono": lambda units, steps: jr.lstm(units, chrono=steps),
+}
+
+
+class Gated(NamedTuple):
+    """One cell as it is drawn.
+
+    Attributes:
+        name: One of `CELLS`.
+        sensitivity: Of the last output to every input, `[S, T]`.
+        horizons: Steps back until 1/e of the largest is left, `[S]`.
+        exponents: The largest Lyapunov exponent, nats a step, `[S]`.
+        spectrum: Logarithms of the singular values of ∂hₜ/∂h₀ for the first seed, `[t, N]`.
+    """
+
+    name: str
+    sensitivity: np.ndarray
+    horizons: np.ndarray
+    exponents: np.ndarray
+    spectrum: np.ndarray
+
+
+def look_at(config: Config, name: str) -> Gated:
+    """Every seed of one cell; inputs are white noise."""
+    cell = CELLS[name](config.num_units, config.num_steps)
+
+    @jax.jit
+    @jax.vmap
+    def look(params, xs):
+        return (
+            last_output_sensitivity(cell, params, xs),
+            memory_horizon(cell, params, xs),
+            lyapunov_exponents(cell, params, xs, num_exponents=1)[0],
+        )
+
+    keys = jax.vmap(jax.random.key)(np.array(config.all_seeds))
+    params = jax.vmap(lambda key: cell.init(key, NUM_INPUTS))(keys)
+    xs = jax.vmap(lambda key: jax.random.normal(key, (config.num_steps, NUM_INPUTS)))(keys)
+    looked = (np.asarray(values, np.float64) for values in look(params, xs))
+    first = jax.tree.map(lambda leaf: leaf[0], params)
+    spectrum = jacobian_spectrum(cell, first, xs[0, :SPECTRUM_STEPS])
+    return Gated(name, *looked, np.asarray(spectrum, np.float64))
