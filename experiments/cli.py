@@ -16,14 +16,16 @@ EXPERIMENTS = {
     "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+    "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
     "newton": "When Newton's method on a whole sequence converges, and when it does not.",
     "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
     "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
+    "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
     "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
 }
-EXTRAS = ("aeon", "matplotlib", "orbax", "rich", "tyro", "vega_datasets")
+EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "tyro", "vega_datasets")
 
 FAILED, INTERRUPTED = 2, 130
 

@@ -1,0 +1,160 @@
+"""What is expected of the four models, written down in front of the run."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.data.spelled import Pairs
+from experiments.translate.config import Config
+from experiments.translate.maps import ONES_FIRST, order_of_last_digits
+from experiments.translate.model import FIXED, FIXEDS, KINDS, REVERSED, WITH_ATTENTION
+from experiments.translate.results import Measured
+from experiments.translate.scores import (
+    LEVEL,
+    exact_by_kind,
+    exact_by_units,
+    longest_quarter,
+    mean_and_interval,
+    shortest_half,
+    whole_kinds,
+)
+from experiments.verdicts import Line, Verdict
+
+GAP_GROWS, TIES = 5.0, 0.002
+
+LEARNED = Line(
+    "1 attention learns the task",
+    "both kinds write at least 80 % of the shorter half right",
+)
+ATTENTION = Line(
+    "2 attention beats the fixed vector on long sources",
+    "in the longest quarter of the lengths in training, each kind of attention above each fixed "
+    f"vector beyond doubt ({LEVEL} % interval over numbers)",
+)
+GAP = Line(
+    "3 the gap grows with the length",
+    f"attention minus fixed vector, means of both kinds: at least {GAP_GROWS:g} points more in "
+    "the longest quarter than in the shorter half",
+)
+REVERSING = Line(
+    "4 reversing the source helps the fixed vector",
+    f"over all lengths in training, above the source as it stands beyond doubt ({LEVEL} %)",
+)
+LONGER = Line(
+    "5 attention is better beyond the lengths in training too",
+    f"each kind above each fixed vector beyond doubt ({LEVEL} %)",
+)
+WIDTH = Line(
+    "6 the vector is the bottleneck",
+    "the fewer of its units pass, the fewer numbers are right",
+)
+ORDER = Line(
+    "7 the map shows the order of words",
+    "tens read behind ones in German, in front of them elsewhere (median; both kinds)",
+)
+SAME = Line(
+    "8 written rightly = every token right behind the true prefix",
+    f"the same pairs, up to {100 * TIES:g} % for ties in rounding, for every training",
+)
+LINES = (LEARNED, ATTENTION, GAP, REVERSING, LONGER, WIDTH, ORDER, SAME)
+
+_FIXED_KINDS = (FIXED, REVERSED)
+
+
+def judged(config: Config, results: Sequence[Measured]) -> list[Verdict]:
+    """All lines, for whatever has been measured."""
+    pairs = results[0].task.held_out
+    exact = exact_by_kind(results)
+    compare = Comparison(pairs, config.longest, exact)
+    return [
+        compare.learned() if set(WITH_ATTENTION) <= set(exact) else LEARNED.not_run(),
+        *compare.fixed_against_attention(),
+        _width_verdict(config, results, pairs),
+        _order_verdict(config, results, pairs),
+        _same_verdict(results),
+    ]
+
+
+class Comparison(NamedTuple):
+    """Shares `[N]` of seeds that were right, by kind, on `pairs`."""
+
+    pairs: Pairs
+    longest: int
+    exact: Mapping[str, np.ndarray]
+
+    def learned(self) -> Verdict:
+        shorter = shortest_half(self.pairs, self.longest)
+        shares = [100 * self.exact[kind][shorter].mean() for kind in WITH_ATTENTION]
+        measured = " and ".join(f"{share:.1f} %" for share in shares)
+        return LEARNED.verdict(measured, min(shares) >= 80)
+
+    def fixed_against_attention(self) -> list[Verdict]:
+        if len(self.exact) < len(KINDS):
+            return [line.not_run() for line in (ATTENTION, GAP, REVERSING, LONGER)]
+        return [self.attention(), self.gap(), self.reversing(), self.longer()]
+
+    def attention(self) -> Verdict:
+        return self._all_above(ATTENTION, longest_quarter(self.pairs, self.longest))
+
+    def longer(self) -> Verdict:
+        beyond = self.pairs.lengths > self.longest
+        return self._all_above(LONGER, beyond) if beyond.any() else LONGER.not_run()
+
+    def gap(self) -> Verdict:
+        means = [np.mean([self.exact[k] for k in kinds], 0) for kinds in (WITH_ATTENTION, FIXEDS)]
+        gap = 100 * (means[0] - means[1])
+        short = gap[shortest_half(self.pairs, self.longest)].mean()
+        long = gap[longest_quarter(self.pairs, self.longest)].mean()
+        measured = f"{short:+.1f} points on short sources, {long:+.1f} on long ones"
+        return GAP.verdict(measured, long - short >= GAP_GROWS)
+
+    def reversing(self) -> Verdict:
+        mask = self.pairs.lengths <= self.longest
+        mean, low, high = self.difference(REVERSED, FIXED, mask)
+        return REVERSING.verdict(f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}]", low > 0)
+
+    def difference(self, one: str, other: str, mask: np.ndarray) -> tuple[float, float, float]:
+        """Of the shares in points, with its interval."""
+        differences = 100 * (self.exact[one] - self.exact[other])[mask]
+        return mean_and_interval(differences, self.pairs.numbers[mask])
+
+    def _all_above(self, line: Line, mask: np.ndarray) -> Verdict:
+        every = [self.difference(a, f, mask) for a in WITH_ATTENTION for f in FIXEDS]
+        mean, low, high = min(every, key=lambda one: one[1])
+        measured = f"the least difference {mean:+.1f} points [{low:+.1f}, {high:+.1f}]"
+        return line.verdict(measured, low > 0)
+
+
+def _width_verdict(config, results, pairs) -> Verdict:
+    mask = pairs.lengths <= config.longest
+    means = exact_by_units(results)
+    if not config.kept or len(means) <= len(config.kept):
+        return WIDTH.not_run()
+    shares = {units: 100 * mean[mask].mean() for units, mean in means.items()}
+    measured = ", ".join(f"{units} units {share:.1f} %" for units, share in shares.items())
+    return WIDTH.verdict(measured, all(np.diff(list(shares.values())) > 0))
+
+
+def _order_verdict(config, results, pairs) -> Verdict:
+    told, right = [], True
+    chosen = pairs.lengths <= config.longest
+    kinds = whole_kinds(results)
+    if not set(WITH_ATTENTION) <= set(kinds):
+        return ORDER.not_run()
+    for kind in WITH_ATTENTION:
+        orders = [order_of_last_digits(one, chosen) for one in kinds[kind]]
+        for language in orders[0]:
+            values = np.concatenate([order[language] for order in orders])
+            median = float(np.median(values)) if len(values) else np.nan
+            told.append(f"{language} {median:+.1f}")
+            right &= median > 0 if language in ONES_FIRST else median < 0
+    half = len(told) // 2
+    measured = f"letters from ones to tens: dot {', '.join(told[:half])}"
+    return ORDER.verdict(f"{measured}; additive {', '.join(told[half:])}", right)
+
+
+def _same_verdict(results) -> Verdict:
+    shares = [float((one.exact != one.all_forced).mean()) for one in results]
+    measured = f"at most {100 * max(shares):.2f} % of the pairs differ"
+    return SAME.verdict(measured, max(shares) <= TIES)

@@ -1,0 +1,59 @@
+"""Four encoder-decoders of the same size."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+import jaxrnn as jr
+from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS
+from experiments.matched import count_params
+from experiments.translate.config import Config
+
+FIXED, REVERSED, DOT, ADDITIVE = KINDS = ("fixed", "reversed", "dot", "additive")
+FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)
+LABELS: Mapping[str, str] = {
+    FIXED: "fixed vector",
+    REVERSED: "fixed vector, source reversed",
+    DOT: "attention, dot",
+    ADDITIVE: "attention, additive",
+}
+_SOURCE_FEATURES, _TARGET_FEATURES = 32, 16
+
+
+def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.EncoderDecoder:
+    """A GRU that reads letters and a GRU that writes digits.
+
+    Args:
+        kind: One of `KINDS`.
+        width: Units of each GRU, and of the keys of a dot product; twice those of additive keys.
+        kept: Flags `[width]`: the units of the encoder's last carry that reach the decoder's
+            first; data, so the width of the bottleneck compiles nothing again.
+    """
+    score = {DOT: jr.dot_score(width), ADDITIVE: jr.additive_score(width // 2)}.get(kind)
+    return jr.encoder_decoder(
+        encoder=jr.serial(jr.embed(_SOURCE_FEATURES), jr.gru(width)),
+        decoder=jr.serial(jr.embed(_TARGET_FEATURES), jr.gru(width)),
+        readout=jr.dense(NUM_TARGETS),
+        attention=score,
+        reverse_source=kind == REVERSED,
+        bridge=lambda carry: jax.tree.map(lambda units: kept * units, carry),
+    )
+
+
+def initial_params(kind: str, width: int, seed: int) -> Any:
+    """The parameters in front of training."""
+    return make_model(kind, width).init(jax.random.key(seed), NUM_SOURCES, NUM_TARGETS)
+
+
+def matched_widths(config: Config) -> dict[str, int]:
+    """The width of each kind at which it has about as many parameters as the fixed vector."""
+
+    def num_params(kind, width):
+        return count_params(jax.eval_shape(lambda: initial_params(kind, width, 0)))
+
+    wanted = num_params(FIXED, config.width)
+    widths = range(config.width // 2, config.width + 1)
+    return {
+        kind: min(widths, key=lambda width: abs(num_params(kind, width) - wanted)) for kind in KINDS
+    }
