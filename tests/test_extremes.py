@@ -30,14 +30,10 @@ def with_noise(params):
 
 
 def cases():
-    for name, make_model in MODELS.items():
-        yield name, jnp.float32
-        # Layers have tests of bfloat16 parameters of their own.
-        if isinstance(make_model(jnp.float32), jr.Cell):
-            yield name, jnp.bfloat16
+    return [(name, dtype) for name in MODELS for dtype in (jnp.float32, jnp.bfloat16)]
 
 
-@pytest.mark.parametrize(("name", "dtype"), list(cases()))
+@pytest.mark.parametrize(("name", "dtype"), cases())
 def test_values_and_gradients_are_finite(name, dtype):
     model = make(name, dtype)
     params = with_noise(model.init(jax.random.key(0), NUM_INPUTS))

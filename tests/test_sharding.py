@@ -13,6 +13,7 @@ MODELS = {
     "learned carry": (jr.learned_initial_carry(jr.lstm(3)), None),
     "two levels": (jr.lstm(3), jr.sequential(checkpoint=2)),
     "linear": (jr.ema(0.5), jr.associative()),
+    "gated": (jr.min_gru(3), jr.associative(method="sequential")),
     "newton": (jr.elman(3), jr.newton()),
     "layers": (jr.serial(jr.bidirectional(jr.elman(3)), jr.residual(jr.lstm(6))), None),
 }

@@ -14,7 +14,7 @@ PACKAGE = pathlib.Path(jaxrnn.__file__).parent
 RANKS = [
     ({"types", "checks", "initializers", "randomness", "sequences", "losses", "labels"}, True),
     ({"state_space", "spectra", "hippo"}, True),
-    ({"boundary", "arguments"}, False),
+    ({"boundary", "arguments", "one_kernel"}, False),
     ({"linear_scan", "dense_scan"}, False),
     ({"cells"}, False),
     ({"combinators", "noise"}, False),
