@@ -1,4 +1,4 @@
-"""Vanishing and exploding gradients: products of Jacobians, gates, formats, clipping, truncation."""
+"""Vanishing and exploding gradients: Jacobians, gates, number formats, clipping, truncation."""
 
 from collections.abc import Iterator
 from typing import Any
