@@ -220,5 +220,6 @@ def _lay_out(vectors, padding):
 
 
 def _weighted_sum(weights, rolled):
-    products = jax.tree.map(lambda weight, leaf: weight * leaf, weights, rolled)
+    # Bounded, so that a stabiliser that starts at -1e30 leaves the other leaves their digits.
+    products = jax.tree.map(lambda w, leaf: w * leaf / (1 + jnp.abs(leaf) / 100), weights, rolled)
     return sum((jnp.sum(jnp.real(leaf)) for leaf in jax.tree.leaves(products)), start=0.0)
