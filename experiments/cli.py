@@ -16,6 +16,7 @@ EXPERIMENTS = {
     "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+    "cost": "Measured time and memory of RNN, state space and attention against T.",
     "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
     "newton": "When Newton's method on a whole sequence converges, and when it does not.",
@@ -24,6 +25,8 @@ EXPERIMENTS = {
     "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
     "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
+    "digits": "Digits pixel by pixel: ten models of one size; accuracy, time, memory, reach.",
+    "tagging": "The token of every character of Python source: both directions, packed or padded.",
 }
 EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "tyro", "vega_datasets")
 

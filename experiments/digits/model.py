@@ -1,0 +1,74 @@
+"""Every model in the same frame, at the same size."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+import jaxrnn as jr
+from experiments.data.digits import NUM_CLASSES, NUM_PIXELS
+from experiments.digits.config import Config
+from experiments.matched import HEADS, LABELS, MIXERS, count_params, matched_width
+
+ATTENTION = "attention"
+FAMILIES = {
+    "RNN": ("elman", "gru", "lstm", "slstm"),
+    "linear": ("min_gru", "lru", "s5", "s4d", "mamba", "mlstm"),
+    "attention": (ATTENTION,),
+}
+REPRESENTATIVES = {"RNN": "gru", "linear": "s5", "attention": ATTENTION}
+
+
+class Sized(NamedTuple):
+    """A model at a width: the whole of it, and what mixes its steps alone."""
+
+    name: str
+    width: int
+    model: jr.Layer
+    num_params: int
+
+
+def label(name: str) -> str:
+    """What tables call a model."""
+    return LABELS.get(name, name.upper())
+
+
+def family(name: str) -> str:
+    """The family of a model."""
+    return next(family for family, names in FAMILIES.items() if name in names)
+
+
+def make_mixer(name: str, width: int, context: int = NUM_PIXELS) -> jr.Cell | jr.Layer:
+    """What mixes the steps; attention sees all of `context`."""
+    if name == ATTENTION:
+        return jr.self_attention(HEADS, window=context)
+    if name == "s4d":
+        return jr.s4d(16)
+    return MIXERS[name](width)
+
+
+def make_model(name: str, width: int, num_blocks: int, context: int = NUM_PIXELS) -> jr.Layer:
+    """One pixel in, the logits of ten digits out."""
+    mixers = [make_mixer(name, width, context) for _ in range(num_blocks)]
+    return jr.classifier(mixers, width, NUM_CLASSES)
+
+
+def sized(name: str, config: Config) -> Sized:
+    """The model at the width that comes nearest to `num_params`."""
+
+    def make(width):
+        return make_model(name, width, config.num_blocks)
+
+    width = matched_width(make, 1, config.num_params)
+    model = make(width)
+    shapes = jax.eval_shape(lambda key: model.init(key, 1), jax.random.key(0))
+    return Sized(name, width, model, count_params(shapes))
+
+
+def last_logits(model: jr.Layer) -> Callable[[Any, Any], Any]:
+    """`(params, xs [B, T, 1]) -> [B, 10]`, what the last step says."""
+
+    def logits(params, xs):
+        return jr.last_valid(jr.unroll(model, params, xs).outputs)
+
+    return logits

@@ -1,0 +1,131 @@
+"""The figures: accuracy, cost, reach and growth."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.digits.model import FAMILIES, family, label
+from experiments.digits.results import Baselines, Counted, Growth, Reach, Times
+from experiments.digits.task import ORDERS, Task
+from experiments.digits.training import Trained
+from experiments.figures import PALETTE, figure, line_styles
+
+CAPTIONS = {
+    "accuracy": "Accuracy on the test digits: every seed a point, the mean a bar. Dashed: what "
+    "needs no recurrence. The colour is the family.",
+    "training": "Accuracy on the validation digits by epoch, the mean of the seeds.",
+    "reach": "How strongly the output of the last step hears each pixel after training, relative "
+    "to its own largest; the mean of some test digits, one seed. In order, the pixels of the "
+    "page's edges come every eight steps.",
+    "cost": "An update of all trainings, and one pixel of one stream: the medians of interleaved "
+    "rounds. Grey: a call that does nothing.",
+    "growth": "The gradient of one mixer alone, batch 1: time (medians) and memory. Attention "
+    "sees the whole sequence.",
+}
+COLORS = dict(zip(FAMILIES, PALETTE, strict=False))
+
+
+def accuracy(
+    trainings: Sequence[Trained], tasks: Sequence[Task], baselines: Baselines, path: Path
+) -> None:
+    """Both orders side by side, the models from above in the order of the table."""
+    names = [one.sized.name for one in trainings]
+    with figure(path, 9, 1.2 + 0.36 * len(names)) as canvas:
+        panels = canvas.subplots(1, len(tasks), sharex=True, sharey=True)
+        for axes, task in zip(panels, tasks, strict=True):
+            axes.set(title=task.order, xlabel="test accuracy (%)")
+            for row, one in enumerate(trainings):
+                percent = 100 * one.accuracy(task)
+                color = COLORS[family(one.sized.name)]
+                axes.plot(percent, np.full(len(percent), row), "o", color=color, alpha=0.6)
+                if len(percent):
+                    axes.plot(percent.mean(), row, "|", color=color, markersize=16)
+            for entry, line in zip(baselines.entries[1:], ("--", ":"), strict=True):
+                axes.axvline(100 * entry.shuffled, color="black", linestyle=line, label=entry.name)
+        panels[0].set_yticks(range(len(names)), [label(name) for name in names])
+        panels[0].invert_yaxis()
+        for kind, color in COLORS.items():
+            panels[0].plot([], [], "o", color=color, label=kind)
+        canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+
+
+def training(trainings: Sequence[Trained], path: Path) -> None:
+    """A line for each model."""
+    styles = line_styles(one.sized.name for one in trainings)
+    with figure(path, 10, 4) as canvas:
+        panels = canvas.subplots(1, len(ORDERS), sharey=True)
+        for axes, order in zip(panels, ORDERS, strict=True):
+            axes.set(title=order, xlabel="epoch")
+            for one in trainings:
+                trained = one.of_order(order)
+                values = one.history["validation"][trained][~one.failed[trained]]
+                if len(values):
+                    epochs = np.arange(1, values.shape[1] + 1)
+                    name = one.sized.name
+                    mean = 100 * values.mean(axis=0)
+                    axes.plot(epochs, mean, label=label(name), **styles[name])
+        panels[0].set_ylabel("validation accuracy (%)")
+        handles = panels[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside right center")
+
+
+def reach(reaches: Sequence[Reach], path: Path) -> None:
+    """By the step, both orders."""
+    styles = line_styles(one.name for one in reaches)
+    with figure(path, 10, 4) as canvas:
+        panels = canvas.subplots(1, len(ORDERS), sharey=True)
+        for index, (axes, order) in enumerate(zip(panels, ORDERS, strict=True)):
+            axes.set(title=order, xlabel="step of the pixel", yscale="log")
+            for one in reaches:
+                row = one.sensitivity[index]
+                size = np.where(row > 0, row, np.nan) / row.max()
+                steps = np.arange(1, len(row) + 1)
+                axes.plot(steps, size, label=label(one.name), **styles[one.name])
+        panels[0].set_ylabel("sensitivity of the last output,\nrelative to the largest")
+        handles = panels[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside right center")
+
+
+def cost(times: Times, counted: Sequence[Counted], path: Path) -> None:
+    """Time of an update, time of a token and bytes of the carry."""
+    names = [one.name for one in counted]
+    streaming = {one.name: min(one.carry_bytes.items())[1] for one in counted}
+    panels = (
+        ("update of all trainings (ms)", {n: 1e3 * np.median(times.update[n]) for n in names}),
+        ("one streamed pixel (µs)", {n: 1e6 * np.median(times.token[n]) for n in names}),
+        ("carry of one stream (KiB)", {n: streaming[n] / 1024 for n in names}),
+    )
+    with figure(path, 10, 1.2 + 0.32 * len(names)) as canvas:
+        for axes, (title, values) in zip(
+            canvas.subplots(1, len(panels), sharey=True), panels, strict=True
+        ):
+            colors = [COLORS[family(name)] for name in names]
+            axes.barh([label(name) for name in names], list(values.values()), color=colors)
+            axes.set(xlabel=title)
+            axes.grid(axis="y", visible=False)
+            if "pixel" in title:
+                floor = next(v for n, v in times.token.items() if n not in streaming)
+                axes.axvline(1e6 * np.median(floor), color="gray", linestyle="--")
+        axes.invert_yaxis()
+        handles = [axes.plot([], [], "s", color=color)[0] for color in COLORS.values()]
+        canvas.legend(handles, list(COLORS), loc="outside lower center", ncols=3)
+
+
+def growth(measured: Growth, path: Path) -> None:
+    """Time and memory against the number of steps, both axes logarithmic."""
+    styles = line_styles(measured.seconds)
+    with figure(path, 8, 3.6) as canvas:
+        left, right = canvas.subplots(1, 2)
+        for name, by_length in measured.seconds.items():
+            lengths: list[Any] = sorted(by_length)
+            milliseconds = [1e3 * np.median(by_length[length]) for length in lengths]
+            mebibytes = [measured.temporary_bytes[name][length] / 2**20 for length in lengths]
+            left.plot(lengths, milliseconds, label=label(name), **styles[name])
+            right.plot(lengths, mebibytes, label=label(name), **styles[name])
+        for axes, name in ((left, "time of a gradient (ms)"), (right, "temporary memory (MiB)")):
+            axes.set(xscale="log", yscale="log", xlabel="steps T", ylabel=name)
+            axes.set_xticks(lengths, [str(length) for length in lengths])
+            axes.minorticks_off()
+        left.legend()

@@ -1,0 +1,155 @@
+"""What a model costs and how far it hears, beside its accuracy."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxrnn as jr
+from experiments.data.digits import NUM_PIXELS
+from experiments.digits.config import LONGEST_CONTEXT, Config
+from experiments.digits.depth import sequential_depth
+from experiments.digits.model import (
+    REPRESENTATIVES,
+    Sized,
+    last_logits,
+    make_mixer,
+    make_model,
+)
+from experiments.digits.results import Counted, Growth, Reach, Times
+from experiments.digits.task import Task
+from experiments.digits.training import Trained
+from experiments.timing import interleaved_seconds
+
+PROBED = 16
+CONTEXTS = (NUM_PIXELS, 1024, LONGEST_CONTEXT)
+DEPTHS = (NUM_PIXELS, 1024)
+EMPTY = "a call that does nothing"
+
+
+def count(sized: Sized, num_blocks: int) -> Counted:
+    """Traces the model; nothing runs. The window of attention grows with the context."""
+
+    def model_of(steps):
+        return make_model(sized.name, sized.width, num_blocks, steps)
+
+    def shapes(steps):
+        model = model_of(steps)
+        params = jax.eval_shape(lambda key: model.init(key, 1), jax.random.key(0))
+        return model, params, jax.ShapeDtypeStruct((1, steps, 1), jnp.float32)
+
+    def depth(steps):
+        model, params, xs = shapes(steps)
+        return sequential_depth(last_logits(model), params, xs)
+
+    def carry_bytes(steps):
+        model, params, _ = shapes(steps)
+        carry = jax.eval_shape(lambda params: model.initial_carry(params), params)
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
+
+    def multiply_adds(steps):
+        return jr.cost(*shapes(steps)).multiply_adds / steps
+
+    return Counted(
+        sized.name,
+        {steps: depth(steps) for steps in DEPTHS},
+        {steps: carry_bytes(steps) for steps in CONTEXTS},
+        {steps: multiply_adds(steps) for steps in DEPTHS},
+    )
+
+
+def reach(trained: Trained, tasks: Sequence[Task]) -> Reach:
+    """The first seed of every order that did not fail, on the first test digits."""
+    firsts = []
+    for task in tasks:
+        trainings = trained.of_order(task.order)
+        good = np.flatnonzero(~trained.failed[trainings])
+        firsts.append(trainings.start + (good[0] if len(good) else 0))
+    params = jax.tree.map(lambda leaf: leaf[np.array(firsts)], trained.params)
+    xs = np.stack([task.xs[task.split.test[:PROBED]] for task in tasks])
+    model = trained.sized.model
+
+    @jax.jit
+    @jax.vmap
+    def sensitivity(params, xs):
+        return jr.last_output_sensitivity(model, params, xs).mean(axis=0)
+
+    return Reach(trained.sized.name, np.asarray(sensitivity(params, xs)))
+
+
+def time_models(
+    config: Config,
+    trainings: Sequence[Trained],
+    tasks: Sequence[Task],
+    advance: Callable[[], Any],
+) -> Times:
+    """Updates of all models in turns, and the pixels of one digit, a call each, in turns."""
+    updates = interleaved_seconds(
+        {one.sized.name: one.update for one in trainings}, config.rounds, advance
+    )
+    numbers = {one.sized.name: one.updates_a_call for one in trainings}
+    pixels = tasks[0].xs[tasks[0].split.test[0]]
+    readers = {one.sized.name: _reader(one, pixels) for one in trainings}
+    readers[EMPTY] = _through(jax.jit(lambda carry, x: (carry, x)), 0.0, pixels)
+    tokens = interleaved_seconds(readers, config.rounds, advance)
+    return Times(
+        {name: seconds / numbers[name] for name, seconds in updates.items()},
+        {name: seconds / len(pixels) for name, seconds in tokens.items()},
+    )
+
+
+def _reader(trained, pixels):
+    """Hands one pixel after the other to a model that has learned, and waits for every answer."""
+    model = trained.sized.model
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trained.params)
+    step = jax.jit(lambda carry, x: jr.step(model, params, carry, x))
+    return _through(step, model.initial_carry(params), pixels)
+
+
+def _through(step, start, pixels):
+    def read():
+        carry, ys = start, []
+        for x in pixels:
+            carry, y = step(carry, x)
+            ys.append(np.asarray(y))
+        return ys
+
+    return read
+
+
+def grow(config: Config, width: int, advance: Callable[[], Any]) -> Growth:
+    """One mixer of each family, of one width, batch 1: the gradient at every length."""
+    names = [name for name in REPRESENTATIVES.values() if name in config.models]
+    ready = {}
+    for name in names:
+        for length in config.lengths:
+            ready[name, length] = _gradient(name, width, length)
+            advance()
+    calls = {f"{name} {length}": call for (name, length), (call, _) in ready.items()}
+    seconds = interleaved_seconds(calls, config.rounds)
+    return Growth(
+        width,
+        {n: {length: seconds[f"{n} {length}"] for length in config.lengths} for n in names},
+        {n: {length: ready[n, length][1] for length in config.lengths} for n in names},
+    )
+
+
+def _gradient(name, width, length):
+    """A compiled gradient of the mean square, and its temporary memory."""
+    mixer = make_mixer(name, width, length)
+    params = mixer.init(jax.random.key(0), width)
+    xs = jax.random.normal(jax.random.key(1), (1, length, width))
+
+    def loss(params):
+        return (jr.unroll(mixer, params, xs).outputs ** 2).mean()
+
+    compiled = jax.jit(jax.grad(loss)).lower(params).compile()
+    return lambda: compiled(params), compiled.memory_analysis().temp_size_in_bytes
+
+
+def growth_work(config: Config) -> int:
+    """How often `grow` advances."""
+    named = [name for name in REPRESENTATIVES.values() if name in config.models]
+    return len(named) * len(config.lengths)

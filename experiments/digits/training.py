@@ -1,0 +1,201 @@
+"""Trains all seeds of both orders of one model at once: an epoch is one call, the rest a `vmap`."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import jaxrnn as jr
+from experiments.checkpoints import Checkpoints
+from experiments.digits.config import Config
+from experiments.digits.model import Sized, last_logits
+from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
+
+SCORED_TOGETHER = NUM_VALIDATION
+
+
+class Trained(NamedTuple):
+    """One model after training. Trainings are orders times seeds, all seeds of one order first.
+
+    Attributes:
+        sized: The model.
+        params: A tree with a leading axis of trainings.
+        history: Name to `[trainings, ...]`: `validation [.., epochs]`, and numbers of every update
+            `[.., epochs * updates]`.
+        predicted: `[trainings, test digits]`, after the last epoch.
+        failed: bool `[trainings]`, something was not finite.
+        update: One update of all trainings; it owns its state, and gives something to wait for.
+        updates_a_call: How many updates `update` makes.
+        temporary_bytes: Temporary memory of it, as XLA plans it.
+        compile_seconds: Of the updates, trace included.
+        seconds: Wall time of what was run now.
+    """
+
+    sized: Sized
+    params: Any
+    history: dict[str, np.ndarray]
+    predicted: np.ndarray
+    failed: np.ndarray
+    update: Callable[[], Any]
+    updates_a_call: int
+    temporary_bytes: int
+    compile_seconds: float
+    seconds: float
+
+    def of_order(self, order: str) -> slice:
+        """The trainings of one order."""
+        num_seeds = len(self.failed) // len(ORDERS)
+        first = ORDERS.index(order) * num_seeds
+        return slice(first, first + num_seeds)
+
+    def accuracy(self, task: Task) -> np.ndarray:
+        """Share of the test digits that are told right, of the seeds that did not fail."""
+        trainings = self.of_order(task.order)
+        right = self.predicted[trainings] == task.labels[task.split.test]
+        return right.mean(axis=-1)[~self.failed[trainings]]
+
+
+def train(
+    config: Config,
+    sized: Sized,
+    tasks: Sequence[Task],
+    checkpoints: Checkpoints,
+    epoch_done: Callable[[int], Any],
+) -> Trained:
+    """Trains on the training digits, and reads the test digits once, after the last epoch."""
+    start = time.perf_counter()
+    optimizer = make_optimizer(config)
+    seeds = np.tile(config.first_seed + np.arange(config.seeds), len(tasks))
+    state = jax.vmap(lambda seed: _initial_state(sized, optimizer, seed))(seeds)
+    compiled, compile_seconds = compile_epoch(
+        sized, optimizer, state, minibatches(config, tasks, 0)
+    )
+    predict = make_predict(sized)
+
+    def one_epoch(state, epoch):
+        state, metrics = compiled(state, minibatches(config, tasks, epoch))
+        predicted = predictions(predict, state.params, tasks, "validation")
+        right = predicted == tasks[0].labels[tasks[0].split.validation]
+        return state, metrics | {"validation": right.mean(axis=-1)}
+
+    state, epochs = checkpoints.run(
+        sized.name, state, config.epochs, one_epoch, every=10, epoch_done=epoch_done
+    )
+    history = {name: _trainings_first(values) for name, values in epochs.items()}
+    params = jax.device_get(state.params)
+    return Trained(
+        sized,
+        params,
+        history,
+        predictions(predict, state.params, tasks, "test"),
+        _failed(history, params),
+        _timed_update(compiled, state, minibatches(config, tasks, 0)),
+        NUM_TRAINING // config.batch_size,
+        compiled.memory_analysis().temp_size_in_bytes,
+        compile_seconds,
+        time.perf_counter() - start,
+    )
+
+
+def make_optimizer(config: Config) -> optax.GradientTransformation:
+    """AdamW behind a clip of the global norm; slower and without decay for eigenvalues and steps.
+
+    One for all models: `parameter_labels` says which parameters are which.
+    """
+    updates = NUM_TRAINING // config.batch_size
+    total = updates * config.epochs
+
+    def adamw(rate, decay):
+        peak = rate * config.learning_rate
+        schedule = optax.warmup_cosine_decay_schedule(0.0, peak, min(updates, total - 1), total)
+        return optax.adamw(schedule, weight_decay=decay)
+
+    others = adamw(1.0, config.weight_decay)
+    transforms = dict.fromkeys(("recurrent", "input", "readout"), others)
+    transforms["ssm"] = adamw(config.ssm_rate, 0.0)
+    return optax.chain(
+        optax.clip_by_global_norm(config.gradient_clip),
+        optax.multi_transform(transforms, jr.parameter_labels),
+    )
+
+
+def minibatches(config: Config, tasks: Sequence[Task], epoch: int) -> tuple[Any, Any]:
+    """Pixels `[trainings, updates, B, 64, 1]` and labels; an order is new in every epoch.
+
+    Both orders of the pixels see the same digits at the same time.
+    """
+    training = tasks[0].split.training
+    orders = [
+        np.random.default_rng((config.first_seed + seed, epoch)).permutation(training)
+        for seed in range(config.seeds)
+    ]
+    members = np.stack(orders).reshape(config.seeds, -1, config.batch_size)
+    xs = np.concatenate([task.xs[members] for task in tasks])
+    labels = np.concatenate([task.labels[members] for task in tasks])
+    return jnp.asarray(xs), jnp.asarray(labels)
+
+
+def compile_epoch(
+    sized: Sized, optimizer: optax.GradientTransformation, state: Any, batches: Any
+) -> tuple[Any, float]:
+    """`(states, batches) -> (states, metrics)` for all trainings, and the seconds it took."""
+    logits = last_logits(sized.model)
+
+    def loss_fn(params, batch, key):
+        del key
+        xs, labels = batch
+        return jr.mean_over_steps(jr.categorical_loss(logits(params, xs), labels)), {}
+
+    epoch_step = jax.vmap(jr.make_epoch_step(loss_fn, optimizer))
+    start = time.perf_counter()
+    compiled = jax.jit(epoch_step, donate_argnums=0).lower(state, batches).compile()
+    return compiled, time.perf_counter() - start
+
+
+def make_predict(sized: Sized) -> Callable[[Any, Any], Any]:
+    """`(params, xs) -> labels [trainings, B]`, compiled for one B."""
+    logits = jax.vmap(last_logits(sized.model))
+    return jax.jit(lambda params, xs: logits(params, xs).argmax(axis=-1))
+
+
+def predictions(
+    predict: Callable[[Any, Any], Any], params: Any, tasks: Sequence[Task], part: str
+) -> np.ndarray:
+    """Labels `[trainings, N]` of a part of the split, read `SCORED_TOGETHER` at a time."""
+    members = getattr(tasks[0].split, part)
+    num_seeds = len(jax.tree.leaves(params)[0]) // len(tasks)
+    num_blocks = -(-len(members) // SCORED_TOGETHER)
+    padded = np.resize(members, num_blocks * SCORED_TOGETHER)
+    blocks = []
+    for block in np.split(padded, num_blocks):
+        xs = np.repeat(np.stack([task.xs[block] for task in tasks]), num_seeds, axis=0)
+        blocks.append(np.asarray(predict(params, xs)))
+    return np.concatenate(blocks, axis=1)[:, : len(members)]
+
+
+def _initial_state(sized, optimizer, seed):
+    return jr.TrainState.create(sized.model.init(jax.random.key(seed), 1), optimizer)
+
+
+def _trainings_first(values):
+    """`[epochs, trainings, ...]` as `[trainings, epochs * ...]`."""
+    return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
+
+
+def _failed(history, params):
+    leaves = [*history.values(), *jax.tree.leaves(params)]
+    finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in leaves]
+    return ~np.all(finite, axis=0)
+
+
+def _timed_update(compiled, state, batches):
+    def update():
+        nonlocal state
+        state, metrics = compiled(state, batches)
+        return metrics
+
+    return update
