@@ -12,6 +12,7 @@ from experiments.options import (
     require_seed,
 )
 
+FIXED, REVERSED, DOT, ADDITIVE = KINDS = ("fixed", "reversed", "dot", "additive")
 UPDATES_PER_EPOCH = 50
 
 
@@ -28,6 +29,8 @@ class Config:
 
     languages: tuple[str, ...] = tuple(LANGUAGES)
     """Codes of what to read: en, de, fr, es, it."""
+    models: tuple[str, ...] = KINDS
+    """What to train: fixed, reversed, dot, additive."""
     num_digits: int = 6
     """Digits of the largest numbers."""
     numbers: int = 2500
@@ -39,8 +42,9 @@ class Config:
     width: int = 80
     """Units of encoder and decoder of the fixed vector; the others get as many parameters."""
     kept: tuple[int, ...] = (4, 16)
-    """Units of the fixed vector that reach the decoder, for the probe of the bottleneck."""
-    seeds: int = 1
+    """Units of the fixed vector that reach the decoder, for the probe of the bottleneck; it
+    needs the model fixed."""
+    seeds: int = 2
     """Trainings of each model, which differ in initial parameters and minibatches."""
     first_seed: int = 0
     """The smallest seed; the others follow it. It also draws the numbers."""
@@ -69,6 +73,7 @@ class Config:
             longest=30,
             width=48,
             kept=(8,),
+            seeds=1,
             updates=200,
             quick=True,
         )
@@ -78,6 +83,9 @@ class Config:
         require_each_once(self, "languages")
         known = set(self.languages) <= set(LANGUAGES)
         require(known, "languages", self, f"some of {' '.join(LANGUAGES)}")
+        require_each_once(self, "models")
+        known = set(self.models) <= set(KINDS)
+        require(known, "models", self, f"some of {' '.join(KINDS)}")
         require(2 <= self.num_digits <= 6, "num_digits", self, "from 2 to 6")
         require_counts(self, "numbers", "held_out", "seeds", "batch_size")
         require(self.longest >= 12, "longest", self, "at least 12")

@@ -8,15 +8,14 @@ import jax
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS
 from experiments.matched import count_params
-from experiments.translate.config import Config
+from experiments.translate.config import ADDITIVE, DOT, FIXED, REVERSED, Config
 
-FIXED, REVERSED, DOT, ADDITIVE = KINDS = ("fixed", "reversed", "dot", "additive")
 FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)
 LABELS: Mapping[str, str] = {
-    FIXED: "fixed vector",
-    REVERSED: "fixed vector, source reversed",
-    DOT: "attention, dot",
-    ADDITIVE: "attention, additive",
+    FIXED: "fixed",
+    REVERSED: "fixed, reversed",
+    DOT: "dot attention",
+    ADDITIVE: "additive attention",
 }
 _SOURCE_FEATURES, _TARGET_FEATURES = 32, 16
 
@@ -25,7 +24,7 @@ def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.EncoderDecoder:
     """A GRU that reads letters and a GRU that writes digits.
 
     Args:
-        kind: One of `KINDS`.
+        kind: One of `config.KINDS`.
         width: Units of each GRU, and of the keys of a dot product; twice those of additive keys.
         kept: Flags `[width]`: the units of the encoder's last carry that reach the decoder's
             first; data, so the width of the bottleneck compiles nothing again.
@@ -55,5 +54,6 @@ def matched_widths(config: Config) -> dict[str, int]:
     wanted = num_params(FIXED, config.width)
     widths = range(config.width // 2, config.width + 1)
     return {
-        kind: min(widths, key=lambda width: abs(num_params(kind, width) - wanted)) for kind in KINDS
+        kind: min(widths, key=lambda width: abs(num_params(kind, width) - wanted))
+        for kind in config.models
     }

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.data.spelled import PAD, source_text, target_text
+from experiments.data.spelled import LANGUAGES, PAD, source_text, target_text
 from experiments.figures import PALETTE, figure, line_styles
+from experiments.translate.config import ADDITIVE, DOT, FIXED, KINDS, REVERSED
 from experiments.translate.maps import examples
-from experiments.translate.model import ADDITIVE, KINDS, LABELS, WITH_ATTENTION
+from experiments.translate.model import LABELS, WITH_ATTENTION
 from experiments.translate.results import Measured
 from experiments.translate.scores import (
     exact_by_kind,
@@ -32,7 +33,8 @@ CAPTIONS = {
     "training": "Loss of the updates, the median of every 50, and the share of tokens that were "
     "right behind the true prefix.",
 }
-_STYLES = line_styles(KINDS)
+_DASHES = {FIXED: "-", REVERSED: "--", DOT: "-", ADDITIVE: "--"}
+_STYLES = {kind: style | {"linestyle": _DASHES[kind]} for kind, style in line_styles(KINDS).items()}
 
 
 def lengths(results: Sequence[Measured], longest: int, path: Path) -> None:
@@ -59,7 +61,7 @@ def training(results: Sequence[Measured], path: Path) -> None:
         loss, right = canvas.subplots(1, 2)
         for one in results:
             kind, history = one.setting.kind, one.fitted.history
-            style = dict(_STYLES[kind], marker="")
+            style = _STYLES[kind] | {"marker": ""}
             label = LABELS[kind] if one.setting.seed == results[0].setting.seed else None
             if one.setting.is_probe:
                 style["linestyle"], label = ":", None
@@ -83,7 +85,7 @@ def bottleneck(results: Sequence[Measured], longest: int, path: Path) -> None:
         narrowed, whole = exact_by_units(results), exact_by_kind(results)
         for color, (name, mask) in zip(PALETTE, masks.items(), strict=False):
             shares = [100 * exact[mask].mean() for exact in narrowed.values()]
-            axes.plot(list(narrowed), shares, "o-", color=color, label=f"fixed vector, {name}")
+            axes.plot(list(narrowed), shares, "o-", color=color, label=f"{LABELS[FIXED]}, {name}")
             if ADDITIVE in whole:
                 share, label = 100 * whole[ADDITIVE][mask].mean(), f"{LABELS[ADDITIVE]}, {name}"
                 axes.axhline(share, color=color, linestyle="--", label=label)
@@ -104,8 +106,10 @@ def attention(results: Sequence[Measured], longest: int, path: Path) -> None:
         for column, (kind, one) in enumerate(shown.items()):
             for axes, row in zip(grid[:, column], rows, strict=True):
                 draw_map(axes, one, row)
-            grid[0, column].set_title(f"{LABELS[kind]}\n{grid[0, column].get_title()}")
-        grid[-1, 0].set_xlabel("letters that were read")
+            title = grid[0, column].get_title(loc="left")
+            grid[0, column].set_title(f"{LABELS[kind]}\n{title}")
+            grid[-1, column].set_xlabel("letters that were read")
+        canvas.colorbar(grid[0, 0].images[0], ax=grid, label="weight", shrink=0.4, aspect=30)
 
 
 def draw_map(axes: Axes, measured: Measured, row: int) -> None:
@@ -129,7 +133,9 @@ def draw_map(axes: Axes, measured: Measured, row: int) -> None:
     axes.tick_params(length=0)
     axes.grid(False)
     axes.set_ylabel("digits")
-    axes.set_title(f"{pairs.languages[row]}: written {target_text(answers.written[row])}")
+    axes.set_title(
+        f"{LANGUAGES[pairs.languages[row]]}: written {target_text(answers.written[row])}"
+    )
 
 
 def _moving(lengths: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from experiments.data.spelled import Pairs
-from experiments.translate.model import FIXED
+from experiments.translate.config import FIXED
 from experiments.translate.results import Measured
 
 PARTS = 4  # of the lengths in training

@@ -27,8 +27,13 @@ def make_task(config: Config) -> Task:
 
 
 def minibatches(config: Config, training: Pairs, seed: int, epoch: int) -> dict[str, np.ndarray]:
-    """`sources [U, B, S]` and `targets [U, B, T]` of the updates of an epoch, drawn anew."""
+    """`sources [U, B, S]` and `targets [U, B, T]` of the updates of an epoch, drawn anew.
+
+    There are few numbers of one or two digits: each is drawn more often, by the root of how few.
+    """
     generator = np.random.default_rng([seed, 1, epoch])
+    num_digits = np.char.str_len(training.numbers.astype(str))
+    chances = np.bincount(num_digits)[num_digits] ** -0.5
     shape = UPDATES_PER_EPOCH, config.batch_size
-    chosen = generator.integers(len(training.numbers), size=shape)
+    chosen = generator.choice(len(chances), size=shape, p=chances / chances.sum())
     return {"sources": training.sources[chosen], "targets": training.targets[chosen]}

@@ -11,8 +11,8 @@ import jaxrnn as jr
 from experiments.checkpoints import Checkpoints
 from experiments.data.spelled import PAD, Pairs
 from experiments.fitting import Fitted, Fitter
-from experiments.translate.config import UPDATES_PER_EPOCH, Config
-from experiments.translate.model import FIXED, KINDS, initial_params, make_model
+from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
+from experiments.translate.model import initial_params, make_model
 from experiments.translate.task import minibatches
 
 
@@ -20,7 +20,7 @@ class Setting(NamedTuple):
     """What is trained.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: One of `config.KINDS`.
         width: Units of the GRUs.
         kept: Units of the encoder's last carry that reach the decoder.
         seed: Of initial parameters and minibatches.
@@ -49,9 +49,9 @@ class Setting(NamedTuple):
 
 
 def settings_of(config: Config, widths: dict[str, int]) -> list[Setting]:
-    """The four kinds, then the fixed vector narrowed; each with all seeds."""
-    whole = [(kind, widths[kind]) for kind in KINDS]
-    narrowed = [(FIXED, kept) for kept in config.kept]
+    """All models, then the fixed vector narrowed; each with all seeds."""
+    whole = [(kind, widths[kind]) for kind in config.models]
+    narrowed = [(FIXED, kept) for kept in config.kept if FIXED in config.models]
     return [
         Setting(kind, widths[kind], kept, config.first_seed + index)
         for kind, kept in whole + narrowed

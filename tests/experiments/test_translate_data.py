@@ -120,6 +120,12 @@ def test_minibatches_are_those_of_their_seed_and_epoch():
     of_text = {source_text(row): target_text(to) for row, to in zip(*training[2::2], strict=True)}
     for source, target in zip(one["sources"][0], one["targets"][0], strict=True):
         assert of_text[source_text(source)] == target_text(target)
+    # 9 numbers of one digit, 40 of two, 40 of three, in two languages: drawn by roots.
+    drawn = np.bincount((one["targets"] > STOP).sum(-1).ravel())[1:]
+    in_training = np.bincount((training.targets > STOP).sum(-1))[1:]
+    np.testing.assert_allclose(
+        drawn / drawn.sum(), np.sqrt(in_training) / np.sqrt(in_training).sum(), atol=0.03
+    )
     np.testing.assert_array_equal(one["sources"], minibatches(SMALL, training, 0, 0)["sources"])
     for other in ((1, 0), (0, 1)):
         assert (minibatches(SMALL, training, *other)["sources"] != one["sources"]).any()

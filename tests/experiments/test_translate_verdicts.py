@@ -1,0 +1,159 @@
+"""Scores and expectations of made-up answers, among them some that fail."""
+
+import numpy as np
+import pytest
+
+from experiments.data.spelled import PAD, START, make_pairs
+from experiments.fitting import Fitted
+from experiments.translate.answers import Answers
+from experiments.translate.config import KINDS, Config
+from experiments.translate.expectations import LINES, judged
+from experiments.translate.maps import examples, order_of_last_digits
+from experiments.translate.results import Measured
+from experiments.translate.scores import length_groups, mean_and_interval
+from experiments.translate.task import Task
+from experiments.translate.training import Setting
+
+CONFIG = Config(languages=("en", "de"), longest=24, kept=(2, 4), width=8)
+NUMBERS = [*range(3, 100, 6), *range(131, 1000, 41)]
+PAIRS = make_pairs(NUMBERS, CONFIG.languages, 3)
+TRUTH = PAIRS.targets[:, 1:]
+
+
+def weights_on(tens_first):
+    """All weight on letter 10 + i for the digit i; ones and tens change places if asked."""
+    weights = np.zeros((*TRUTH.shape, 40))
+    for row, (number, language) in enumerate(zip(PAIRS.numbers, PAIRS.languages, strict=True)):
+        order = np.arange(TRUTH.shape[1])
+        ones = len(str(number)) - 1
+        if ones and not tens_first[language]:
+            order[[ones - 1, ones]] = order[[ones, ones - 1]]
+        weights[row, np.arange(len(order)), 10 + order] = 1
+    return weights
+
+
+GOOD_MAPS = weights_on({"en": True, "de": False})
+
+
+def measured(kind, wrong, kept=8, failed=False, weights=GOOD_MAPS, forced=None):
+    """Answers that are wrong in their first digit where `wrong` says so."""
+    written = np.where(wrong[:, None] & (np.arange(TRUTH.shape[1]) == 0), START, TRUTH)
+    history = {name: np.ones((1, 2)) for name in ("loss", "right")}
+    fitted = Fitted((), history, 100, failed, 1.0)
+    answers = Answers(written if forced is None else forced, written, weights)
+    return Measured(Setting(kind, 8, kept, 0), fitted, Task(PAIRS, PAIRS), answers)
+
+
+def words(results, config=CONFIG):
+    return [line.word for line in judged(config, results)]
+
+
+def wrong_behind(letters, every=1):
+    return (PAIRS.lengths > letters) & (np.arange(len(PAIRS.lengths)) % every == 0)
+
+
+AS_EXPECTED = {
+    "fixed": wrong_behind(12),
+    "reversed": wrong_behind(12) & ((PAIRS.numbers % 4 != 1) | (PAIRS.lengths > 18)),
+    "dot": wrong_behind(28, 3),
+    "additive": wrong_behind(99),
+}
+
+
+def all_kinds(**changed):
+    return [measured(kind, wrong) for kind, wrong in (AS_EXPECTED | changed).items()]
+
+
+PROBES = [measured("fixed", wrong_behind(4), 2), measured("fixed", wrong_behind(8), 4)]
+
+
+def test_everything_can_hold():
+    assert words(all_kinds() + PROBES) == ["pass"] * len(LINES)
+
+
+NOTHING_WRONG, ALL_WRONG = wrong_behind(99), wrong_behind(0)
+
+
+@pytest.mark.parametrize(
+    ("results", "fails"),
+    [
+        (all_kinds(dot=ALL_WRONG) + PROBES, [1, 2, 5, 7]),
+        (all_kinds(fixed=NOTHING_WRONG, reversed=NOTHING_WRONG) + PROBES, [2, 3, 4, 5]),
+        (all_kinds(fixed=ALL_WRONG, reversed=ALL_WRONG), [3, 4]),
+        (all_kinds() + PROBES[::-1] + [measured("fixed", NOTHING_WRONG, 2)], [6]),
+        (
+            all_kinds()[:3] + [measured("additive", NOTHING_WRONG, weights=0 * GOOD_MAPS)] + PROBES,
+            [7],
+        ),
+        (all_kinds()[:3] + [measured("additive", NOTHING_WRONG, forced=0 * TRUTH)] + PROBES, [8]),
+    ],
+)
+def test_every_expectation_can_fail(results, fails):
+    assert [number for number, word in enumerate(words(results), 1) if word == "FAIL"] == fails
+
+
+def test_a_prefix_of_the_run_leaves_lines_that_were_not_run():
+    every = all_kinds() + PROBES
+    assert words(every[:1]) == ["not run"] * 7 + ["pass"]
+    assert words(every[:3]) == ["not run"] * 7 + ["pass"]
+    assert words(every[:4]) == ["pass"] * 5 + ["not run"] + ["pass"] * 2
+    assert words(every[:5])[5] == "not run"
+    broken = [*every[:3], measured("additive", NOTHING_WRONG, failed=True), *PROBES]
+    assert words(broken) == ["not run"] * 5 + ["pass", "not run", "pass"]
+
+
+def test_shares_of_tokens_count_real_ones_alone():
+    one = measured("fixed", ALL_WRONG)
+    num_tokens = np.array([len(str(number)) + 1 for number in PAIRS.numbers])
+    np.testing.assert_allclose(one.written_share, (num_tokens - 1) / num_tokens)
+    assert not one.exact.any() and not one.all_forced.any()
+    # What stands behind the end counts in neither.
+    behind = np.where(TRUTH == PAD, START, TRUTH)
+    other = measured("fixed", NOTHING_WRONG, forced=behind)
+    assert other.all_forced.all() and (other.forced_share == 1).all()
+
+
+def test_length_groups_are_quarters_and_what_is_beyond():
+    groups = dict(length_groups(np.array([1, 6, 7, 24, 25, 40]), 24))
+    assert [(name, mask.nonzero()[0].tolist()) for name, mask in groups.items()] == [
+        ("1 to 6", [0, 1]),
+        ("7 to 12", [2]),
+        ("19 to 24", [3]),
+        ("25 to 40", [4, 5]),
+    ]
+
+
+def test_an_interval_is_over_numbers_not_pairs():
+    generator = np.random.default_rng(0)
+    of_number = generator.standard_normal(50)
+    once = mean_and_interval(of_number, np.arange(50))
+    many = mean_and_interval(np.repeat(of_number, 9), np.repeat(np.arange(50), 9))
+    np.testing.assert_allclose(once, many)
+    mean, low, high = once
+    assert low < mean < high
+    # 1.96 standard errors to either side, roughly
+    np.testing.assert_allclose(high - low, 3.92 * of_number.std() / np.sqrt(50), rtol=0.15)
+
+
+def test_the_order_of_tens_and_ones_in_a_map():
+    found = order_of_last_digits(measured("dot", NOTHING_WRONG), np.ones(len(PAIRS.numbers), bool))
+    chosen = [number for number in NUMBERS if number % 100 > 20 and number % 10]
+    assert {language: values.tolist() for language, values in found.items()} == {
+        "en": [-1.0] * len(chosen),
+        "de": [1.0] * len(chosen),
+    }
+    assert not any(
+        map(len, order_of_last_digits(measured("dot", ALL_WRONG), NOTHING_WRONG).values())
+    )
+
+
+def test_examples_are_the_longest_within_training():
+    rows = examples(PAIRS, 24)
+    assert PAIRS.languages[rows].tolist() == ["en", "de"]
+    for row in rows:
+        others = (PAIRS.languages == PAIRS.languages[row]) & (PAIRS.lengths <= 24)
+        assert PAIRS.lengths[row] == PAIRS.lengths[others].max() <= 24
+
+
+def test_every_kind_is_judged():
+    assert set(AS_EXPECTED) == set(KINDS)
