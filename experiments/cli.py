@@ -15,6 +15,7 @@ from experiments.errors import ExperimentError
 EXPERIMENTS = {
     "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
+    "characters": "The next character of Python's own texts: five mixers, bits and free running.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "cost": "Measured time and memory of RNN, state space and attention against T.",
     "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",

@@ -1,0 +1,135 @@
+"""What a model writes when it reads its own output, and what such a text is like."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import jaxrnn as jr
+from experiments.characters.model import Sized
+from experiments.characters.text import stream_of
+from experiments.data.topics import decode
+
+TOP_K = 10
+NUCLEUS = 0.9
+REPEATED = 12  # characters of a run that counts as said before
+COPIED = 40  # characters of a run that counts as copied from the training text
+LOOP, LONGEST_PERIOD = 96, 48
+WORD = re.compile(r"[A-Za-z]{2,}")
+
+# temperature, top-k and nucleus; the temperature 0 is greedy.
+DECODINGS: Mapping[str, tuple[float, int | None, float]] = {
+    "greedy": (0.0, None, 1.0),
+    "temperature 0.7": (0.7, None, 1.0),
+    "temperature 1": (1.0, None, 1.0),
+    f"top-{TOP_K}": (1.0, TOP_K, 1.0),
+    f"nucleus {NUCLEUS:g}": (1.0, None, NUCLEUS),
+}
+
+
+class Passage(NamedTuple):
+    """A place in a held-out topic: what stands in front of it, and how it goes on."""
+
+    topic: str
+    prompt: str
+    truth: str
+
+
+class Traits(NamedTuple):
+    """What texts are like.
+
+    Attributes:
+        known_words: The share of words that are in the training text.
+        distinct: The share of runs of `REPEATED` characters that are the first of their kind in
+            their text.
+        copied: The share of runs of `COPIED` characters that are in the training text.
+        loops: The share of texts whose last `LOOP` characters repeat themselves, with a period of
+            at most `LONGEST_PERIOD`.
+    """
+
+    known_words: float
+    distinct: float
+    copied: float
+    loops: float
+
+
+class Reference:
+    """What the training text holds, to compare others with."""
+
+    def __init__(self, texts: Iterable[str]):
+        texts = list(texts)
+        self.words = {word for text in texts for word in WORD.findall(text)}
+        self.runs = {run for text in texts for run in _runs(text, COPIED)}
+
+    def traits(self, texts: Sequence[str]) -> Traits:
+        """Those of texts."""
+        words = [word in self.words for text in texts for word in _whole_words(text)]
+        runs = [_runs(text, REPEATED) for text in texts]
+        copied = [run in self.runs for text in texts for run in _runs(text, COPIED)]
+        return Traits(
+            _share(words),
+            sum(len(set(own)) for own in runs) / max(1, sum(map(len, runs))),
+            _share(copied),
+            _share([ends_in_a_loop(text) for text in texts]),
+        )
+
+
+def passages(texts: Mapping[str, str], number: int, before: int, behind: int, seed: int) -> list:
+    """Places drawn from all texts, a longer text having more of them; none overlaps another."""
+    length = before + behind
+    places = [
+        (name, start)
+        for name, text in texts.items()
+        for start in range(0, len(text) - length + 1, length)
+    ]
+    chosen = np.random.default_rng(seed).permutation(len(places))[:number]
+    return [
+        Passage(
+            name, texts[name][start : start + before], texts[name][start + before : start + length]
+        )
+        for name, start in (places[index] for index in sorted(chosen))
+    ]
+
+
+def write(
+    model: Sized, params: Any, found: Sequence[Passage], num_steps: int, seed: int
+) -> dict[str, list[str]]:
+    """What stands behind each prompt, for every one of `DECODINGS`."""
+    prompts = np.stack([stream_of([passage.prompt + passage.truth]).xs for passage in found])
+    prompts = prompts[:, : len(found[0].prompt) + 1]
+    layer, written = model.layer(), {}
+    for number, (name, (temperature, top_k, nucleus)) in enumerate(DECODINGS.items()):
+        made = jr.generate(
+            layer,
+            params,
+            prompts,
+            num_steps,
+            temperature=temperature,
+            top_k=top_k,
+            nucleus=nucleus,
+            key=jax.random.fold_in(jax.random.key(seed), number),
+        )
+        written[name] = [decode(row) for row in np.asarray(made.tokens)]
+    return written
+
+
+def ends_in_a_loop(text: str) -> bool:
+    """Whether the end of the text says the same again and again."""
+    end = text[-LOOP:]
+    longest = min(LONGEST_PERIOD, len(end) // 2)
+    return any(end[period:] == end[:-period] for period in range(1, longest + 1))
+
+
+def _whole_words(text):
+    """The words but the first and the last, which may be cut."""
+    return WORD.findall(text)[1:-1]
+
+
+def _runs(text, length):
+    return [text[i : i + length] for i in range(len(text) - length + 1)]
+
+
+def _share(flags):
+    return float(np.mean(flags)) if flags else float("nan")
