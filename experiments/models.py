@@ -15,6 +15,7 @@ import jaxrnn as jr
 from experiments.catalogue import COMPOSED, KINDS, LAYER, MODELS, Model, Sizes, check_options
 from experiments.errors import ExperimentError
 from experiments.figures import PALETTE, figure
+from experiments.page import Page, Picture
 from experiments.progress import progress_bar
 from experiments.run_folder import environment
 from experiments.support import Support, accepted_evaluators, support
@@ -161,7 +162,7 @@ def _compiled_multiply_adds(config, model, params):
     return math.nan if cost is None else cost["flops"] / 2
 
 
-def report(config: Config, results: list[Described], folder) -> None:
+def report(config: Config, results: list[Described], folder) -> Page:
     """Writes the tables and the figure, and shows the tables."""
     tables = [_cost_table(config, results), _depth_table(results), _support_table(results)]
     for table in tables:
@@ -172,6 +173,17 @@ def report(config: Config, results: list[Described], folder) -> None:
     folder.write_text("summary.md", "\n".join([*sections, picture, _machine()]))
     folder.path("images").mkdir()
     _plot(config, results, folder.path("images/models.png"))
+    claim = "Every model takes masks, resets, both directions and a carry; what it costs differs."
+    caption = "What a row carries from chunk to chunk, and what a gradient stores."
+    refused = [r.model for r in results if not all(r.support)]
+    return Page(
+        "models",
+        claim,
+        [*tables, _composed_table()],
+        [Picture("images/models.png", caption)],
+        [f"{len(results) - len(refused)} of {len(results)} models support all that was run."],
+        [f"{name} does not support all of it." for name in refused],
+    )
 
 
 def _machine():

@@ -14,6 +14,7 @@ import jaxrnn as jr
 from experiments.catalogue import KINDS, MODELS, Sizes, check_options
 from experiments.errors import ExperimentError
 from experiments.figures import PALETTE, figure
+from experiments.page import Page, Picture
 from experiments.progress import progress_bar
 from experiments.tables import Table, markdown, show
 
@@ -127,13 +128,23 @@ def _outputs_and_gradients(model: Any, params: Any, xs: Any) -> tuple[Any, Any]:
     return outputs, gradients
 
 
-def report(config: Config, results: list[Rounded], folder) -> None:
+def report(config: Config, results: list[Rounded], folder) -> Page:
     """Writes the table and the figure, and shows the table."""
     table = _table(config, results)
     show(table)
     folder.write_csv("metrics.csv", _rows(results))
     folder.write_text("summary.md", f"{markdown(table)}\n![](rounding.png)\n")
     _plot(results, folder.path("rounding.png"))
+    claim = (
+        "The error of float32 against float64 stays where it is over a long sequence when a model "
+        "forgets, and grows when it does not."
+    )
+    worst = max(results, key=lambda result: result.errors[-1])
+    found = [f"Largest error at the end: {worst.model}, {worst.errors[-1]:.0e}."]
+    bad = [result.model for result in results if result.not_finite or result.extreme]
+    failed = [f"{name}: numbers that are not finite." for name in bad]
+    picture = Picture("rounding.png", "Relative error of float32 outputs against the step.")
+    return Page("rounding", claim, [table], [picture], found, failed)
 
 
 def _rows(results):

@@ -17,20 +17,25 @@ from experiments.benchmark.ratios import (
     temporary_memory,
 )
 from experiments.benchmark.targets import targets
+from experiments.page import Page, Picture
 from experiments.tables import Table, markdown, show
 from experiments.timing import median_and_quartiles
 
+CLAIM = (
+    "A user pays nothing for the abstraction: jaxrnn trains as fast as the fastest peer in JAX and "
+    "as torch, in the memory of the leanest. Ratios above 1 mean that jaxrnn is slower."
+)
 OTHERS = (
     ("temporary MiB", temporary_memory, "{:.1f}", 1),
     ("compilation, ms", compilation, "{:.0f}", 1e3),
 )
 
 
-def report(config: Any, results: list[Measured], folder: Any) -> None:
+def report(config: Any, results: list[Measured], folder: Any) -> Page:
     """Writes and shows it."""
     folder.write_csv(saved.FILE, saved.rows_to_save(results))
     goals = targets(results)
-    sections = []
+    sections, pictures = [], []
     for part in distinct(result.part for result in results):
         of_part = [result for result in results if result.part == part]
         for measured in tables_of(of_part):
@@ -38,9 +43,13 @@ def report(config: Any, results: list[Measured], folder: Any) -> None:
         figure = f"benchmark_{part}.png"
         draw = plots.memory_and_time if part == checkpoints.PART else plots.ratios
         draw(of_part, folder.path(figure))
+        pictures.append(Picture(figure, f"{part}, each case and their geometric mean."))
     for table in (*sections, goals):
         show(table)
     folder.write_text("summary.md", "\n".join(map(markdown, (goals, *sections))))
+    found = [f"{what} by {of}: {reached}." for what, of, _, reached in goals.rows]
+    aims = [f"{what} by {of}: {wanted} is wanted." for what, of, wanted, _ in goals.rows if wanted]
+    return Page("benchmark", CLAIM, [goals, *sections], pictures, found, aims)
 
 
 def run_table(table: list[Measured]) -> Table:

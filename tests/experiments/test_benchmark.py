@@ -194,7 +194,13 @@ def test_a_missing_package_is_left_out_with_a_line(tmp_path, capsys, monkeypatch
     err = capsys.readouterr().err
     assert "haiku is not installed and left out: pip install '.[benchmark]'" in err
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["benchmark_training.png", "config.json", "rounds.csv", "summary.md"]
+    assert names == [
+        "benchmark_training.png",
+        "config.json",
+        "report.html",
+        "rounds.csv",
+        "summary.md",
+    ]
     rows = list(csv.DictReader((tmp_path / "run/rounds.csv").read_text().splitlines()))
     assert {row["subject"] for row in rows} == {"jaxrnn", "plain scan", subjects.PRODUCTS}
     assert len(rows) == 3 * 3 and all(float(row["ms"]) > 0 for row in rows)

@@ -33,7 +33,7 @@ def test_a_small_run_writes_every_round(tmp_path):
     options = ["--lengths", "16", "--widths", "2", "--rounds", "3", "--out", str(tmp_path / "run")]
     assert cli.main(["linear_scan", "--quick", *options]) == 0
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["config.json", "metrics.csv", "speed.png", "summary.md"]
+    assert names == ["config.json", "metrics.csv", "report.html", "speed.png", "summary.md"]
     rows = list(csv.DictReader((tmp_path / "run/metrics.csv").read_text().splitlines()))
     assert len(rows) == 2 * 4 * (3 + 1)
     assert all(float(row["milliseconds"]) > 0 for row in rows)

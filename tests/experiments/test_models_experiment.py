@@ -85,7 +85,7 @@ def test_a_small_run_writes_everything(tmp_path):
     ]
     assert cli.main(["models", "--quick", *options]) == 0
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["config.json", "images", "metrics.csv", "summary.md"]
+    assert names == ["config.json", "images", "metrics.csv", "report.html", "summary.md"]
     [row] = csv.DictReader((tmp_path / "run/metrics.csv").read_text().splitlines())
     assert (row["num_params"], row["carry_numbers"], row["carry_bytes"]) == ("8", "8", "32")
     assert row["evaluators"] == "sequential chunked associative newton"

@@ -18,7 +18,7 @@ def test_a_small_run_converges_where_the_exponent_is_negative(tmp_path):
     options += ["--num-units", "4", "--max-iterations", "20", "--out", str(tmp_path / "run")]
     assert cli.main(["newton", "--quick", *options]) == 0
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["config.json", "metrics.csv", "newton.png", "summary.md"]
+    assert names == ["config.json", "metrics.csv", "newton.png", "report.html", "summary.md"]
     rows = list(csv.DictReader((tmp_path / "run/metrics.csv").read_text().splitlines()))
     assert len(rows) == 2 * 2 * 2
     for row in rows:

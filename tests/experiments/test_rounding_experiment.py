@@ -29,7 +29,7 @@ def test_a_small_run_writes_a_row_for_every_time(tmp_path):
     options = ["--models", "elman", "min_gru", "--num-steps", "48", "--out", str(tmp_path / "run")]
     assert cli.main(["rounding", "--quick", *options]) == 0
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert names == ["config.json", "metrics.csv", "rounding.png", "summary.md"]
+    assert names == ["config.json", "metrics.csv", "report.html", "rounding.png", "summary.md"]
     rows = list(csv.DictReader((tmp_path / "run/metrics.csv").read_text().splitlines()))
     expected = [(model, t) for model in ("elman", "min_gru") for t in (1, 2, 4, 8, 16, 32, 48)]
     assert [(row["model"], int(row["t"])) for row in rows] == expected
