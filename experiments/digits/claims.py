@@ -85,7 +85,7 @@ CLAIMS = (
 
 
 def _depths(results: Sequence[Any]) -> dict[str, float]:
-    return {one.name: _ratio(one.depth) for one in of_kind(results, Counted)}
+    return {one.name: _ratio(one.parallel_depth) for one in of_kind(results, Counted)}
 
 
 def _carries(results: Sequence[Any]) -> dict[str, float]:

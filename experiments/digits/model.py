@@ -53,6 +53,14 @@ def make_model(name: str, width: int, num_blocks: int, context: int = NUM_PIXELS
     return jr.classifier(mixers, width, NUM_CLASSES)
 
 
+def in_parallel(name: str, width: int, num_blocks: int, context: int) -> jr.Layer:
+    """The same model with linear cells as parallel scans, which is not the default on a CPU."""
+    mixer = make_mixer(name, width, context)
+    if isinstance(mixer, jr.Cell) and family(name) == "linear":
+        mixer = jr.recurrent(mixer, evaluator=jr.associative())
+    return jr.classifier([mixer] * num_blocks, width, NUM_CLASSES)
+
+
 def sized(name: str, config: Config) -> Sized:
     """The model at the width that comes nearest to `num_params`."""
 

@@ -17,13 +17,13 @@ CAPTIONS = {
     "needs no recurrence. The colour is the family.",
     "training": "Accuracy on the validation digits by epoch, the mean of the seeds.",
     "reach": "How strongly the output of the last step hears each pixel after training, relative "
-    "to its own largest; the mean of some test digits, one seed. In order, the pixels of the "
-    "page's edges come every eight steps.",
+    "to what it hears best; the mean of some test digits, one seed.",
     "cost": "An update of all trainings, and one pixel of one stream: the medians of interleaved "
     "rounds. Grey: a call that does nothing.",
     "growth": "The gradient of one mixer alone, batch 1: time (medians) and memory. Attention "
     "sees the whole sequence.",
 }
+DECADES = 6
 COLORS = dict(zip(FAMILIES, PALETTE, strict=False))
 
 
@@ -72,20 +72,22 @@ def training(trainings: Sequence[Trained], path: Path) -> None:
 
 
 def reach(reaches: Sequence[Reach], path: Path) -> None:
-    """By the step, both orders."""
-    styles = line_styles(one.name for one in reaches)
-    with figure(path, 10, 4) as canvas:
+    """A row for each model, a column for each step, both orders."""
+    names = [label(one.name) for one in reaches]
+    with figure(path, 11, 1.4 + 0.32 * len(names)) as canvas:
         panels = canvas.subplots(1, len(ORDERS), sharey=True)
         for index, (axes, order) in enumerate(zip(panels, ORDERS, strict=True)):
-            axes.set(title=order, xlabel="step of the pixel", yscale="log")
-            for one in reaches:
-                row = one.sensitivity[index]
-                size = np.where(row > 0, row, np.nan) / row.max()
-                steps = np.arange(1, len(row) + 1)
-                axes.plot(steps, size, label=label(one.name), **styles[one.name])
-        panels[0].set_ylabel("sensitivity of the last output,\nrelative to the largest")
-        handles = panels[0].get_legend_handles_labels()
-        canvas.legend(*handles, loc="outside right center")
+            rows = np.stack([one.sensitivity[index] for one in reaches])
+            relative = rows / rows.max(axis=1, keepdims=True)
+            decades = np.log10(np.maximum(relative, 10.0**-DECADES))
+            extent = (0.5, rows.shape[1] + 0.5, len(names) - 0.5, -0.5)
+            image = axes.imshow(decades, "cividis", aspect="auto", extent=extent,
+                                vmin=-DECADES, vmax=0, interpolation="none")  # fmt: skip
+            axes.set(title=order, xlabel="step of the pixel")
+            axes.grid(False)
+        panels[0].set_yticks(range(len(names)), names)
+        text = "sensitivity of the last output,\nlog₁₀ relative to the largest"
+        canvas.colorbar(image, ax=panels, label=text, extend="min")
 
 
 def cost(times: Times, counted: Sequence[Counted], path: Path) -> None:
@@ -93,9 +95,12 @@ def cost(times: Times, counted: Sequence[Counted], path: Path) -> None:
     names = [one.name for one in counted]
     streaming = {one.name: min(one.carry_bytes.items())[1] for one in counted}
     panels = (
-        ("update of all trainings (ms)", {n: 1e3 * np.median(times.update[n]) for n in names}),
-        ("one streamed pixel (µs)", {n: 1e6 * np.median(times.token[n]) for n in names}),
-        ("carry of one stream (KiB)", {n: streaming[n] / 1024 for n in names}),
+        (
+            "update of all trainings\n(processor ms)",
+            {n: 1e3 * np.median(times.update[n]) for n in names},
+        ),
+        ("one streamed pixel\n(processor µs)", {n: 1e6 * np.median(times.token[n]) for n in names}),
+        ("carry of one stream\n(KiB)", {n: streaming[n] / 1024 for n in names}),
     )
     with figure(path, 10, 1.2 + 0.32 * len(names)) as canvas:
         for axes, (title, values) in zip(
@@ -124,7 +129,10 @@ def growth(measured: Growth, path: Path) -> None:
             mebibytes = [measured.temporary_bytes[name][length] / 2**20 for length in lengths]
             left.plot(lengths, milliseconds, label=label(name), **styles[name])
             right.plot(lengths, mebibytes, label=label(name), **styles[name])
-        for axes, name in ((left, "time of a gradient (ms)"), (right, "temporary memory (MiB)")):
+        for axes, name in (
+            (left, "time of a gradient (processor ms)"),
+            (right, "temporary memory (MiB)"),
+        ):
             axes.set(xscale="log", yscale="log", xlabel="steps T", ylabel=name)
             axes.set_xticks(lengths, [str(length) for length in lengths])
             axes.minorticks_off()

@@ -1,5 +1,6 @@
 """What a model costs and how far it hears, beside its accuracy."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.digits.depth import sequential_depth
 from experiments.digits.model import (
     REPRESENTATIVES,
     Sized,
+    in_parallel,
     last_logits,
     make_mixer,
     make_model,
@@ -26,23 +28,22 @@ from experiments.timing import interleaved_seconds
 PROBED = 16
 CONTEXTS = (NUM_PIXELS, 1024, LONGEST_CONTEXT)
 DEPTHS = (NUM_PIXELS, 1024)
+CLOCK = time.process_time  # what else runs on the machine does not count
 EMPTY = "a call that does nothing"
 
 
 def count(sized: Sized, num_blocks: int) -> Counted:
     """Traces the model; nothing runs. The window of attention grows with the context."""
 
-    def model_of(steps):
-        return make_model(sized.name, sized.width, num_blocks, steps)
-
-    def shapes(steps):
-        model = model_of(steps)
+    def shapes(steps, make=make_model):
+        model = make(sized.name, sized.width, num_blocks, steps)
         params = jax.eval_shape(lambda key: model.init(key, 1), jax.random.key(0))
         return model, params, jax.ShapeDtypeStruct((1, steps, 1), jnp.float32)
 
-    def depth(steps):
-        model, params, xs = shapes(steps)
-        return sequential_depth(last_logits(model), params, xs)
+    def depth(steps, make):
+        model, params, xs = shapes(steps, make)
+        shallow = make is in_parallel
+        return sequential_depth(last_logits(model), params, xs, shallow=shallow)
 
     def carry_bytes(steps):
         model, params, _ = shapes(steps)
@@ -54,7 +55,8 @@ def count(sized: Sized, num_blocks: int) -> Counted:
 
     return Counted(
         sized.name,
-        {steps: depth(steps) for steps in DEPTHS},
+        {steps: depth(steps, make_model) for steps in DEPTHS},
+        {steps: depth(steps, in_parallel) for steps in DEPTHS},
         {steps: carry_bytes(steps) for steps in CONTEXTS},
         {steps: multiply_adds(steps) for steps in DEPTHS},
     )
@@ -87,13 +89,13 @@ def time_models(
 ) -> Times:
     """Updates of all models in turns, and the pixels of one digit, a call each, in turns."""
     updates = interleaved_seconds(
-        {one.sized.name: one.update for one in trainings}, config.rounds, advance
+        {one.sized.name: one.update for one in trainings}, config.rounds, advance, CLOCK
     )
     numbers = {one.sized.name: one.updates_a_call for one in trainings}
     pixels = tasks[0].xs[tasks[0].split.test[0]]
     readers = {one.sized.name: _reader(one, pixels) for one in trainings}
     readers[EMPTY] = _through(jax.jit(lambda carry, x: (carry, x)), 0.0, pixels)
-    tokens = interleaved_seconds(readers, config.rounds, advance)
+    tokens = interleaved_seconds(readers, config.rounds, advance, CLOCK)
     return Times(
         {name: seconds / numbers[name] for name, seconds in updates.items()},
         {name: seconds / len(pixels) for name, seconds in tokens.items()},
@@ -128,7 +130,7 @@ def grow(config: Config, width: int, advance: Callable[[], Any]) -> Growth:
             ready[name, length] = _gradient(name, width, length)
             advance()
     calls = {f"{name} {length}": call for (name, length), (call, _) in ready.items()}
-    seconds = interleaved_seconds(calls, config.rounds)
+    seconds = interleaved_seconds(calls, config.rounds, clock=CLOCK)
     return Growth(
         width,
         {n: {length: seconds[f"{n} {length}"] for length in config.lengths} for n in names},

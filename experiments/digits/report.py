@@ -167,21 +167,23 @@ def _cost_table(trainings: Sequence[Trained], results: Sequence[Any]) -> Table:
         name = one.sized.name
         cells = ["-"] * 4
         if name in counted:
-            depths, carries = counted[name].depth, counted[name].carry_bytes
-            cells[:2] = [" / ".join(map(str, depths.values()))] + [f"{min(carries.items())[1]:,}"]
+            depths = (counted[name].depth, counted[name].parallel_depth)
+            cells[:2] = [" / ".join(map(str, each.values())) for each in depths]
+            cells[2] = f"{min(counted[name].carry_bytes.items())[1]:,}"
         if name in reaches:
-            cells[2] = " / ".join(f"{value:.2g}" for value in reaches[name].early())
+            cells[3] = " / ".join(f"{value:.2g}" for value in reaches[name].early())
         update, token = "-", "-"
         if times is not None:
             update = median_and_quartiles(1e3 * times.update[name], 1)
             token = median_and_quartiles(1e6 * times.token[name], 0)
         memory = f"{one.temporary_bytes / 2**20:.1f}"
-        rows.append((label(name), cells[0], update, memory, cells[1], token, cells[2]))
-    columns = ("model", "depth, T = 64 / 1,024", "update ms", "temporary MiB", "carry bytes")
+        rows.append((label(name), *cells[:2], update, memory, cells[2], token, cells[3]))
+    columns = ("model", "depth, T = 64 / 1,024", "in parallel", "update ms", "temporary MiB")
+    columns += ("carry bytes",)
     columns += ("pixel µs", "early / late, in order / permuted")
     title = (
-        "Cost: median [quartiles] of interleaved rounds; an update is of all trainings of a model "
-        "side by side, a streamed pixel one call"
+        "Cost: processor time, median [quartiles] of interleaved rounds; an update is of all "
+        "trainings of a model side by side, a streamed pixel one call"
     )
     if times is not None:
         floor = 1e6 * np.median(times.token[EMPTY])
@@ -202,7 +204,7 @@ def _growth_table(results: Sequence[Any]) -> Table | None:
             for length, seconds in by_length.items()
         ]
         title = f"The gradient of one mixer with {growth.width} features, batch 1, by length"
-        return Table(title, ("model", "steps", "ms", "temporary MiB"), rows)
+        return Table(title, ("model", "steps", "processor ms", "temporary MiB"), rows)
     return None
 
 

@@ -39,19 +39,21 @@ class Counted(NamedTuple):
 
     Attributes:
         name: Of the model.
-        depth: Steps to the sequential depth of a forward pass over so many.
+        depth: Steps to the sequential depth of a forward pass over so many, as it runs here.
+        parallel_depth: The same with parallel scans where there are any.
         carry_bytes: Context to the bytes of the carry of one stream that may use all of it.
         multiply_adds: Steps to those of a forward pass, a step.
     """
 
     name: str
     depth: Mapping[int, int]
+    parallel_depth: Mapping[int, int]
     carry_bytes: Mapping[int, int]
     multiply_adds: Mapping[int, float]
 
 
 class Times(NamedTuple):
-    """Interleaved rounds: seconds `[rounds]` of an update of all trainings, and of one token."""
+    """Processor seconds `[rounds]`, interleaved, of an update of all trainings and of one token."""
 
     update: Mapping[str, np.ndarray]
     token: Mapping[str, np.ndarray]
@@ -62,7 +64,7 @@ class Growth(NamedTuple):
 
     Attributes:
         width: Features of all mixers.
-        seconds: Name to length to seconds `[rounds]`.
+        seconds: Name to length to processor seconds `[rounds]`.
         temporary_bytes: Name to length to what XLA plans.
     """
 
