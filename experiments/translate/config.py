@@ -61,20 +61,21 @@ class Config:
     resume: Path | None = None
     """The folder of an interrupted or killed run with the same options, to go on from."""
     quick: bool = False
-    """A short form: two languages, smaller numbers, fewer updates, no probe."""
+    """A short form: two languages, two models, smaller numbers, fewer updates, no probe."""
 
     @classmethod
     def quick_form(cls) -> "Config":
         """What `--quick` makes the defaults."""
         return cls(
             languages=("en", "de"),
+            models=(FIXED, DOT),
             num_digits=4,
             numbers=900,
             longest=30,
             width=48,
-            kept=(8,),
+            kept=(),
             seeds=1,
-            updates=200,
+            updates=500,
             quick=True,
         )
 

@@ -88,9 +88,9 @@ def test_every_prefix_of_the_results_has_a_report(results, tmp_path):
         num_pairs = len(results[0].task.held_out.numbers)
         assert len(rows(path / "answers.csv")) == number * num_pairs
         words = [line["word"] for line in json.loads((path / "verdicts.json").read_text())]
-        # Two of the four models: nothing is judged but the narrowed vector and the tokens.
-        assert words[:5] == ["not run"] * 5 and words[6:] == ["not run", "pass"]
-        assert (words[5] == "not run") == (number < 3)
+        # No order of ones and tens: after 50 updates hardly anything is right.
+        assert words[1:5] == (["FAIL"] * 3 if number > 1 else ["not run"] * 3) + ["not run"]
+        assert (words[5] == "not run") == (number < 3) and words[7] == "pass"
 
 
 def test_four_models_have_about_as_many_parameters():
