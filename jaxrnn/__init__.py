@@ -74,6 +74,9 @@ from jaxrnn.generation.sampling import next_token as next_token
 from jaxrnn.labels import GradientNorms as GradientNorms
 from jaxrnn.labels import gradient_norms as gradient_norms
 from jaxrnn.labels import parameter_labels as parameter_labels
+from jaxrnn.layers.attending import AttendingCarry as AttendingCarry
+from jaxrnn.layers.attending import AttendingParams as AttendingParams
+from jaxrnn.layers.attending import attending as attending
 from jaxrnn.layers.bidirectional import Directions as Directions
 from jaxrnn.layers.bidirectional import bidirectional as bidirectional
 from jaxrnn.layers.block import block as block

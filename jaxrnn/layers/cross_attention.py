@@ -66,8 +66,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
     reset drops it, as a new sequence has another source. Without a real source step c = 0.
     Luong et al. 2015 (arXiv:1508.04025), global attention: the query is the decoder's output of
     the same step. So all steps are computed at once, behind any causal layer. In Bahdanau et al.
-    2015 (arXiv:1409.0473) the query is the output before, and the recurrence reads c: put another
-    recurrent layer behind this one to have c enter a recurrence.
+    2015 (arXiv:1409.0473) the query is the output before, and the recurrence reads c: `attending`.
 
     Args:
         score: `dot_score(A)` or `additive_score(A)`, whose parameters are the layer's.
@@ -112,7 +111,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         if reset is not None:
             dropped = jnp.cumsum(reset, axis=0) > 0
             empty = initial_carry(params, reset.shape[1:])
-        context, weights = _attend(score, params, carry, xs, dropped)
+        context, weights = look(score, params, carry, xs, dropped)
         info = Attended(zero_masked(mask, weights))
         if reset is not None:
             carry = select(reset.any(0), empty, carry)
@@ -156,7 +155,7 @@ def attention_weights(rollout: Rollout) -> jax.Array:
     return jnp.moveaxis(found[0].weights, 0, -2)
 
 
-def _attend(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) -> Any:
+def look(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) -> Any:
     """Context `[T, *batch, M]` and weights `[T, *batch, S]`; `dropped [T, *batch]` sees nothing."""
     real = memory.mask & ~dropped[..., None]
     finite = jnp.isfinite(memory.values).all(-1) & jnp.isfinite(memory.keys).all(-1)
@@ -168,5 +167,6 @@ def _attend(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) ->
     scores = score.scores(params, xs, keys)
     scores = jnp.where(real, scores, jnp.finfo(scores.dtype).min)
     weights = jnp.where(real, jax.nn.softmax(scores), 0)
-    context = jnp.einsum("t...s,...sm->t...m", weights, values)
+    # So is a zero weight times the cotangent of a step that went wrong without a source.
+    context = zero_masked(real.any(-1), jnp.einsum("t...s,...sm->t...m", weights, values))
     return select(reached, jnp.full_like(context, jnp.nan), context), weights
