@@ -116,16 +116,35 @@ def bilinear(eigenvalues: Any, step: Any) -> tuple[Any, Any]:
     return (1 + half) / (1 - half), step / (1 - half)
 
 
+@jax.custom_jvp
 def relative_expm1(z: Any) -> Any:
     """(exp(z) - 1) / z, real or complex, with all its digits and derivatives near z = 0."""
-    near = jnp.abs(z) < 0.1
-    small = jnp.where(near, z, 0)
+    near, small, large = _near_zero(z)
     series = jnp.ones_like(z)
     # 1 + z/2 (1 + z/3 (1 + ...)): at |z| = 0.1 the next term is below the rounding of float64.
     for denominator in range(11, 1, -1):
         series = 1 + small / denominator * series
-    large = jnp.where(near, 1, z)
     return jnp.where(near, series, jnp.expm1(large) / large)
+
+
+# Autodiff would go back through every term of the series, at every step of a scan.
+@relative_expm1.defjvp
+def _relative_expm1_jvp(primals, tangents):
+    (z,), (z_dot,) = primals, tangents
+    value = relative_expm1(z)
+    near, small, large = _near_zero(z)
+    series = jnp.ones_like(z)
+    # 1/2 + z 2/3! + z² 3/4! + ...
+    for power in range(10, 0, -1):
+        series = 1 + small * ((power + 1) / (power * (power + 2))) * series
+    slope = jnp.where(near, series / 2, (jnp.exp(large) - value) / large)
+    return value, slope * z_dot
+
+
+def _near_zero(z):
+    """`(flag, z where it is near 0, z where it is not)`, harmless numbers elsewhere."""
+    near = jnp.abs(z) < 0.1
+    return near, jnp.where(near, z, 0), jnp.where(near, 1, z)
 
 
 def widened(params: Any) -> Any:
