@@ -40,17 +40,17 @@ class Config:
     """The smallest seed; the others follow it."""
     num_params: int = 8000
     """Parameters of a model, to be met as near as its width allows."""
-    train_steps: int = 24
+    train_steps: int = 16
     """Steps of the longest rows to learn from; the shorter ones come first."""
     longer: tuple[int, ...] = (1, 2, 4, 8)
     """How many times as long as these the rows to be asked on are."""
-    updates: int = 1500
+    updates: int = 800
     """Updates of a training; a multiple of 25."""
     batch_size: int = 32
     """Rows an update."""
     test_rows: int = 64
     """Rows of each length to be asked on."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 5e-3
     """Of Adam at its highest; it falls to zero along a cosine."""
     gradient_clip: float = 1.0
     """Largest global norm of a gradient."""

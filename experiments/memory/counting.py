@@ -73,7 +73,7 @@ def most_bits_right(capacity: int, num_steps: int) -> float:
 
 
 def shift_register(num_units: int, bits: int) -> Cell:
-    """Holds the last p H bits of its input: H integers of p bits, the newest bit lowest in the first.
+    """Holds the last p H bits of its input: H integers of p bits, the newest lowest.
 
     hₜ[0] = (2 hₜ₋₁[0] + xₜ) mod 2^p,   hₜ[i] = (2 hₜ₋₁[i] + top bit of hₜ₋₁[i - 1]) mod 2^p
     """

@@ -1,8 +1,8 @@
-"""What is known to be learnt and to hold on longer rows, in front of the run, and how it is judged.
+"""What is known to be learnt and to hold on longer rows, and how it is judged, before the run.
 
-Learnt: at least `LEARNT` of the answers right on new rows as long as the longest learnt from. Holds:
-learnt, and at least `HOLDS` right on the longest rows. Both of the seed with the least loss in
-training, because the claims are about what a model can do; every seed is in the tables.
+Learnt: at least `LEARNT` of the answers right on new rows as long as the longest learnt from.
+Holds: learnt, and at least `HOLDS` right on the longest rows. Both of the seed with the least loss
+in training, because the claims are about what a model can do; every seed is in the tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

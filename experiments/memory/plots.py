@@ -17,7 +17,7 @@ from experiments.memory.training import Trained
 CAPTIONS = {
     "counting": "Every history of n bits, run through cells whose carry is rounded to p bits a "
     "number. Black: what counting allows at most; dotted: a hand-made shift register; lines with "
-    "marks: a trained GRU. On the right, what the best reader of the carry gets right.",
+    "marks: a trained Elman cell. On the right, what the best reader of the carry gets right.",
     "lengths": "Share of right answers in the later half of rows that were not learnt from, the "
     "seed with the least training loss. Learnt on rows up to the dashed line; dotted: what "
     "answering without looking at the row gets.",

@@ -56,13 +56,13 @@ def to_levels(h: Any, levels: Any) -> Any:
 
 
 class Bottleneck:
-    """A GRU with a rounded carry for every pair of `state_units` and `state_bits`, all at once."""
+    """An Elman cell with a rounded carry for every pair of `state_units` and `state_bits`, all at once."""
 
     def __init__(self, config: Config):
         self.config = config
         self.pairs = [(units, bits) for units in config.state_units for bits in config.state_bits]
         self.num_epochs = config.state_updates // UPDATES_PER_CALL
-        self.cell = jr.gru(max(config.state_units))
+        self.cell = jr.elman(max(config.state_units))
         self.hidden, self.reader = jr.dense(READER_UNITS), jr.dense(LONGEST_HISTORY)
         units = np.arange(max(config.state_units))
         self.roundings = Rounding(
@@ -128,5 +128,5 @@ class Bottleneck:
             carries = outputs(one, rounding, histories)[..., :units]
             levels = np.asarray(to_levels(carries, rounding.levels))
             codes = as_codes(levels, 2**bits)
-            counted.append(count(f"GRU, {units} × {bits} bits", units * bits, codes))
+            counted.append(count(f"Elman, {units} × {bits} bits", units * bits, codes))
         return counted

@@ -124,7 +124,7 @@ def train(
     params = jax.jit(jax.vmap(network.init))(keys)
     fitter = Fitter(loss_fn, make_optimizer(config))
     fitted = fitter.fit(
-        model, params, rows.batches, rows.num_epochs, checkpoints, epoch_done=epoch_done
+        model, params, rows.batches, rows.num_epochs, checkpoints, every=10, epoch_done=epoch_done
     )
     num_tasks = len(config.tasks)
 
