@@ -76,7 +76,9 @@ def target_text(tokens: Iterable[int]) -> str:
     return "".join(marks.get(int(token), str(int(token) - FIRST_DIGIT)) for token in tokens)
 
 
-def make_pairs(numbers: Sequence[int], languages: Sequence[str], num_digits: int) -> Pairs:
+def make_pairs(
+    numbers: Sequence[int] | np.ndarray, languages: Sequence[str], num_digits: int
+) -> Pairs:
     """Every number in every language."""
     every = [(int(number), language) for language in languages for number in numbers]
     texts = [spelled(number, language) for number, language in every]

@@ -118,6 +118,7 @@ def draw_map(axes: Axes, measured: Measured, row: int) -> None:
     target = pairs.targets[row, 1:]
     target = target[target != PAD]
     length = pairs.lengths[row]
+    assert answers.weights is not None
     axes.imshow(
         answers.weights[row, : len(target), :length],
         cmap="cividis",
