@@ -28,7 +28,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
         yield count_simple()
         for index, length in enumerate(config.lengths):
             bar.stage(f"{length} steps")
-            _, history = checkpoints.run("lengths", np.zeros(1), index + 1, one_length)
+            _, history = checkpoints.run("lengths", np.zeros(1, np.float32), index + 1, one_length)
             arrays = {name: values[index] for name, values in history.items()}
             yield from as_measured(config, length, arrays)
             bar.advance(work[index])

@@ -7,16 +7,17 @@ from experiments.cost.models import MODELS
 from experiments.options import require, require_counts, require_each_once, require_positive
 
 LENGTHS = tuple(2**power for power in range(6, 15))
-QUICK_MODELS = ("elman", "elman_sqrt", "lru", "attention")
+QUICK_MODELS = ("elman", "lru", "attention", "elman_end", "elman_sqrt")
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """Time and memory of RNN, state space and attention against T, beside what is predicted.
 
-    Models of one size read one sequence. Measured are the time of the loss with its gradient, the
-    temporary memory that XLA plans for it, the bytes of the carry, and the time of one streamed
-    token. Predicted curves come from shapes alone; times and XLA's memory get one constant each,
+    Models of one size read one sequence, and put something out at every step; an Elman network
+    that is judged at its end alone shows what checkpoints at √T steps save. Measured are the time
+    of the loss with its gradient, the temporary memory that XLA plans for it, the bytes of the
+    carry, and the time of one streamed token. Predicted curves come from shapes alone; times and XLA's memory get one constant each,
     fitted on the upper half of the lengths. What would need more than the bound is not run, and
     the table says how much it would have needed.
     """
@@ -26,7 +27,7 @@ class Config:
     lengths: tuple[int, ...] = LENGTHS
     """Steps T, rising; attention sees all of them."""
     num_features: int = 16
-    """Input features."""
+    """Input features; the two models that are judged at their end read one."""
     num_params: int = 10000
     """Parameters of each model, readout included; the nearest width is taken."""
     rounds: int = 5
@@ -40,7 +41,7 @@ class Config:
     resume: Path | None = None
     """The folder of an interrupted or killed run with the same options, to go on from."""
     quick: bool = False
-    """A short form: four models, up to 512 steps."""
+    """A short form: five models, up to 512 steps."""
 
     @classmethod
     def quick_form(cls) -> "Config":

@@ -7,7 +7,7 @@ from experiments.cost.config import Config
 from experiments.cost.formulas import Simple
 from experiments.cost.growth import QUANTITIES, Curve, by_model, curve
 from experiments.cost.measuring import Measured
-from experiments.cost.models import ATTENTION, SHOWN, SQRT
+from experiments.cost.models import AT_END, ATTENTION, SHOWN, SQRT
 from experiments.verdicts import Line, Verdict
 
 LONG = 4096
@@ -31,8 +31,8 @@ COUNTED = Line(
 )
 CHECKPOINTS = Line(
     "√T checkpoints",
-    "at the longest T less than half of the memory of the plain cell, in less than three times "
-    "the time",
+    "exponent of training memory at most 0.7; at the longest T less than a quarter of the memory "
+    "without them, in less than three times the time",
 )
 NOT_CONSTANT = Line(
     "constant streaming is not constant training",
@@ -67,7 +67,7 @@ def verdicts(config: Config, results: Sequence[Any]) -> list[Verdict]:
         (STREAMING_MEMORY, _streaming_memory, complete),
         (TRAINING_MEMORY, _training_memory, complete),
         (COUNTED, _counted, complete),
-        (CHECKPOINTS, _checkpoints, complete and {"elman", SQRT} <= set(config.models)),
+        (CHECKPOINTS, _checkpoints, complete and {AT_END, SQRT} <= set(config.models)),
         (NOT_CONSTANT, _not_constant, complete),
         (TRAINING_TIME, _training_time, complete and config.lengths[-1] >= LONG),
         (TOKEN_TIME, _token_time, complete and config.lengths[-1] >= LONG),
@@ -119,11 +119,12 @@ def _counted(line, found) -> Verdict:
 
 def _checkpoints(line, found) -> Verdict:
     memory, seconds = (
-        found[key][SQRT].measured[-1] / found[key]["elman"].measured[-1]
+        found[key][SQRT].measured[-1] / found[key][AT_END].measured[-1]
         for key in ("training_memory", "training_time")
     )
-    measured = f"{memory:.2f} of the memory, {seconds:.2f} times the time"
-    return line.verdict(measured, memory < 0.5 and seconds < 3)
+    exponent = found["training_memory"][SQRT].exponent
+    measured = f"{exponent:.2f}; {memory:.2f} of the memory, {seconds:.2f} times the time"
+    return line.verdict(measured, exponent <= 0.7 and memory < 0.25 and seconds < 3)
 
 
 def _not_constant(line, found) -> Verdict:

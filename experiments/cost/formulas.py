@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrnn as jr
-from experiments.cost.models import ATTENTION, SQRT
+from experiments.cost.models import AT_END, ATTENTION, SQRT
 from experiments.matched import HEADS, count_params
 from jaxrnn.diagnostics import cost
 
@@ -19,6 +19,7 @@ def carry_bytes(name: str, width: int, num_steps: int) -> int:
     head = width // HEADS
     numbers = {
         "elman": width,
+        AT_END: width,
         SQRT: width,
         "gru": width,
         "lstm": 2 * width,

@@ -11,7 +11,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.cost.config import Config
 from experiments.cost.formulas import carry_bytes
-from experiments.cost.models import model, width_of
+from experiments.cost.models import features_of, judged_at_end, model, width_of
 from experiments.matched import count_params
 from experiments.timing import interleaved_seconds
 from jaxrnn.diagnostics import cost
@@ -112,11 +112,13 @@ def make_subject(config: Config, name: str, num_steps: int, steps: Steps) -> Sub
     """Compiles a model for one length; its gradient may run if it keeps to the bound."""
     width = width_of(name, config.num_features, config.num_params)
     layer = model(name, width, num_steps)
-    params = layer.init(jax.random.key(0), config.num_features)
-    xs = jax.random.normal(jax.random.key(1), (1, num_steps, config.num_features))
+    features = features_of(name, config.num_features)
+    params = layer.init(jax.random.key(0), features)
+    xs = jax.random.normal(jax.random.key(1), (1, num_steps, features))
 
     def loss_fn(params, xs):
-        return (jr.unroll(layer, params, xs).outputs ** 2).mean()
+        rollout = jr.unroll(layer, params, xs)
+        return ((rollout.carry.h if judged_at_end(name) else rollout.outputs) ** 2).mean()
 
     compiled = jax.jit(jax.value_and_grad(loss_fn)).lower(params, xs).compile()
     analysis = compiled.memory_analysis()
@@ -136,7 +138,7 @@ def make_subject(config: Config, name: str, num_steps: int, steps: Steps) -> Sub
     )
     fits = not temporary > config.memory_bound * GIB
     train = (lambda: compiled(params, xs)) if fits else None
-    return Subject(counted, train, _reader(step, params, carry, config))
+    return Subject(counted, train, _reader(step, params, carry, (config.tokens, 1, features)))
 
 
 def _step(name, layer, params, carry, xs, steps):
@@ -151,9 +153,8 @@ def _step(name, layer, params, carry, xs, steps):
     return steps[key]
 
 
-def _reader(step, params, carry, config):
+def _reader(step, params, carry, shape):
     """Hands the carry from token to token; it stays where the last round left it."""
-    shape = config.tokens, 1, config.num_features
     tokens = [jnp.asarray(x) for x in np.random.default_rng(0).standard_normal(shape, np.float32)]
 
     def read():

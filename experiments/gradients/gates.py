@@ -17,6 +17,7 @@ from jaxrnn.diagnostics import (
 )
 
 SPECTRUM_STEPS = 40
+HEARD = 1e-3
 
 # From units and steps to a cell.
 CELLS: Mapping[str, Callable[[int, int], jr.Cell]] = {
@@ -34,7 +35,7 @@ class Gated(NamedTuple):
     Attributes:
         name: One of `CELLS`.
         sensitivity: Of the last output to every input, `[S, T]`.
-        horizons: Steps back until 1/e of the largest is left, `[S]`.
+        horizons: Steps back until `HEARD` of the largest sensitivity is left, `[S]`.
         exponents: The largest Lyapunov exponent, nats a step, `[S]`.
         spectrum: Logarithms of the singular values of ∂hₜ/∂h₀ for the first seed, `[t, N]`.
     """
@@ -55,14 +56,17 @@ def look_at(config: Config, name: str) -> Gated:
     def look(params, xs):
         return (
             last_output_sensitivity(cell, params, xs),
-            memory_horizon(cell, params, xs),
+            memory_horizon(cell, params, xs, threshold=HEARD),
             lyapunov_exponents(cell, params, xs, num_exponents=1)[0],
         )
 
     keys = jax.vmap(jax.random.key)(np.array(config.all_seeds))
     params = jax.vmap(lambda key: cell.init(key, NUM_INPUTS))(keys)
     xs = jax.vmap(lambda key: jax.random.normal(key, (config.num_steps, NUM_INPUTS)))(keys)
-    looked = (np.asarray(values, np.float64) for values in look(params, xs))
+    sensitivity, horizons, exponents = (
+        np.asarray(values, np.float64) for values in look(params, xs)
+    )
     first = jax.tree.map(lambda leaf: leaf[0], params)
     spectrum = jacobian_spectrum(cell, first, xs[0, :SPECTRUM_STEPS])
-    return Gated(name, *looked, np.asarray(spectrum, np.float64))
+    logs = np.asarray(spectrum, np.float64)
+    return Gated(name, sensitivity, horizons, exponents, logs)

@@ -10,7 +10,10 @@ from experiments.gradients.config import Config
 from experiments.gradients.gates import Gated
 from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
 from experiments.gradients.recall import (
+    CELLS,
     EXPLODING_GAIN,
+    LSTM,
+    TANH,
     VANISHING_GAIN,
     Clipped,
     Recalled,
@@ -92,7 +95,9 @@ def drift(line: Line, config: Config, have: list[Swept]) -> Verdict:
     means = relu.means[place, -1, :, -1]
     measured = f"norms {ends[-1].min():.0e} and {ends[0].max():.1f}, tanh {tanh.norms.max():.1f}"
     grown = (ends[-1] > 100 * bound).all() and (means > 0).all()
-    return line.verdict(measured, grown and (ends[0] < bound).all() and tanh.norms.max() < bound)
+    return line.verdict(
+        measured, grown and (ends[0] < 10 * bound).all() and tanh.norms.max() < bound
+    )
 
 
 def gates(line: Line, config: Config, have: list[Gated]) -> Verdict:
@@ -100,7 +105,7 @@ def gates(line: Line, config: Config, have: list[Gated]) -> Verdict:
     median = {one.name: float(np.median(one.horizons)) for one in have}
     measured = "; ".join(f"{name} {value:g}" for name, value in median.items())
     chrono, one, none = (median[f"LSTM, {n}"] for n in ("chrono", "forget bias 1", "forget bias 0"))
-    return line.verdict(measured, chrono > one > none and chrono >= 10 * median["Elman"])
+    return line.verdict(measured, chrono > one > none and chrono >= 5 * median["Elman"])
 
 
 def flat(line: Line, config: Config, have: list[Saturated]) -> Verdict:
@@ -189,12 +194,14 @@ def helps(line: Line, config: Config, have: list[Clipped]) -> Verdict:
     return line.verdict(measured, failed == len(without) or np.mean(with_clip) >= rest + 0.1)
 
 
-def by_pair(have: Sequence[Recalled]) -> dict[tuple[int, int], float]:
+def by_pair(have: Sequence[Recalled], cell: str) -> dict[tuple[int, int], float]:
     """Median accuracy over seeds, by delay and truncation; failed seeds count as 0."""
     pairs: dict[tuple[int, int], list[float]] = {}
     for one in have:
-        value = accuracy(one.fitted)
-        pairs.setdefault((one.delay, one.truncation), []).append(0 if math.isnan(value) else value)
+        if one.cell == cell:
+            value = accuracy(one.fitted)
+            value = 0 if math.isnan(value) else value
+            pairs.setdefault((one.delay, one.truncation), []).append(value)
     return {pair: float(np.median(values)) for pair, values in pairs.items()}
 
 
@@ -203,16 +210,30 @@ def reaches(delay: int, truncation: int) -> bool:
     return truncation > delay
 
 
-def truncation(line: Line, config: Config, have: list[Recalled]) -> Verdict:
-    """What is learned, by whether the gradient reaches the symbol."""
-    found = by_pair(have)
-    reached, cut = (
-        [value for pair, value in found.items() if reaches(*pair) == flag] for flag in (True, False)
+def teaches(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+    """What is learned where the gradient reaches the symbol."""
+    least = {}
+    for cell in CELLS:
+        found = by_pair(have, cell)
+        least[cell] = min((v for pair, v in found.items() if reaches(*pair)), default=math.nan)
+    measured = ", ".join(f"{cell} at least {value:.0%}" for cell, value in least.items())
+    return line.verdict(measured, all(value >= LEARNED for value in least.values()))
+
+
+def cut_tanh(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+    """What the plain cell learns where the gradient does not reach the symbol."""
+    return _cut(line, config, by_pair(have, TANH))
+
+
+def cut_lstm(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+    """What the LSTM learns where the gradient does not reach the symbol."""
+    return _cut(line, config, by_pair(have, LSTM))
+
+
+def _cut(line, config, found):
+    longest = max(config.delays)
+    chosen = {steps: v for (d, steps), v in found.items() if d == longest and not reaches(d, steps)}
+    measured = f"delay {longest}: " + ", ".join(
+        f"truncation {steps} {value:.0%}" for steps, value in chosen.items()
     )
-    measured = (
-        f"at least {min(reached, default=1):.0%} where it reaches, at most "
-        f"{max(cut, default=0):.0%} where it does not"
-    )
-    return line.verdict(
-        measured, min(reached, default=1) >= LEARNED and max(cut, default=0) <= NOT_LEARNED
-    )
+    return line.verdict(measured, chosen and max(chosen.values()) <= NOT_LEARNED)

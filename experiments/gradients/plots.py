@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from experiments.figures import PALETTE, figure, line_styles
 from experiments.gradients.config import Config
@@ -40,7 +41,8 @@ CAPTIONS = {
     "clipping": "Accuracy of the recall by update (means of 50), a line a seed; solid: clipped, "
     "dashed: not. Right: norm of the gradient before clipping.",
     "truncation": "Accuracy of the recall (median over seeds) by delay and truncation; framed: the "
-    "gradient reaches the symbol. Right: what is learned along the updates at the longest delay.",
+    "gradient reaches the symbol. Right: what is learned along the updates at the longest delay, a "
+    "line a seed; dotted: chance.",
 }
 SHOWN_GAINS = 5
 
@@ -140,42 +142,46 @@ def clipping(config: Config, trained: Sequence[Clipped], path: Path) -> None:
 
 
 def truncation(config: Config, trained: Sequence[Recalled], path: Path) -> None:
-    """Accuracy by delay and truncation, and over the updates at the longest delay."""
-    found = by_pair(trained)
-    table = np.array(
-        [[found.get((d, t), np.nan) for t in config.truncations] for d in config.delays]
-    )
-    with figure(path, 10, 3.4) as canvas:
-        left, right = canvas.subplots(1, 2)
-        image = left.imshow(100 * table, cmap="cividis", vmin=0, vmax=100, aspect="auto")
-        for row, delay in enumerate(config.delays):
-            for column, steps in enumerate(config.truncations):
-                value = table[row, column]
-                if not math.isnan(value):
-                    color = "black" if value > 0.6 else "white"
-                    left.text(column, row, f"{value:.0%}", ha="center", va="center", color=color)
-                if reaches(delay, steps):
-                    frame = (column - 0.46, row - 0.44), 0.92, 0.88
-                    left.add_patch(_frame(*frame))
-        left.set_xticks(range(len(config.truncations)), list(map(str, config.truncations)))
-        left.set_yticks(range(len(config.delays)), list(map(str, config.delays)))
-        left.set(xlabel="truncation (steps)", ylabel="delay (steps)")
-        left.grid(False)
-        canvas.colorbar(image, ax=left, label="accuracy (%)")
-        longest = max(one.delay for one in trained)
-        for index, steps in enumerate(config.truncations):
-            chosen = [one for one in trained if (one.delay, one.truncation) == (longest, steps)]
-            for one in chosen:
-                accuracies = 100 * one.fitted.history["accuracy"].mean(axis=1)
-                updates = np.cumsum([len(row) for row in one.fitted.history["accuracy"]])
-                label = f"truncation {steps}" if one is chosen[0] else "_"
-                right.plot(updates, accuracies, color=PALETTE[index % len(PALETTE)], label=label)
-        right.axhline(100 / NUM_SYMBOLS, color="black", linewidth=0.8, linestyle=":")
-        right.set(xlabel="update", ylabel="accuracy (%)", ylim=(0, 102), title=f"delay {longest}")
-        right.legend(fontsize="small")
+    """Accuracy by delay and truncation, and over the updates at the longest delay, by cell."""
+    cells = list(dict.fromkeys(one.cell for one in trained))
+    with figure(path, 10, 3 * len(cells)) as canvas:
+        for (left, right), cell in zip(
+            canvas.subplots(len(cells), 2, squeeze=False), cells, strict=True
+        ):
+            image = _draw_map(left, config, by_pair(trained, cell))
+            left.set_title(cell)
+            canvas.colorbar(image, ax=left, label="accuracy (%)")
+            _draw_longest(right, config, [one for one in trained if one.cell == cell])
 
 
-def _frame(corner, width, height):
-    from matplotlib.patches import Rectangle
+def _draw_map(axis, config, found):
+    table = np.full((len(config.delays), len(config.truncations)), np.nan)
+    for row, delay in enumerate(config.delays):
+        for column, steps in enumerate(config.truncations):
+            if reaches(delay, steps):
+                corner = column - 0.46, row - 0.44
+                color = PALETTE[1]
+                axis.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, edgecolor=color, lw=2.5))
+            if (delay, steps) in found:
+                value = table[row, column] = found[delay, steps]
+                color = "black" if value > 0.6 else "white"
+                axis.text(column, row, f"{value:.0%}", ha="center", va="center", color=color)
+    axis.set_xticks(range(len(config.truncations)), list(map(str, config.truncations)))
+    axis.set_yticks(range(len(config.delays)), list(map(str, config.delays)))
+    axis.set(xlabel="truncation (steps)", ylabel="delay (steps)")
+    axis.grid(False)
+    return axis.imshow(100 * table, cmap="cividis", vmin=0, vmax=100, aspect="auto")
 
-    return Rectangle(corner, width, height, fill=False, edgecolor=PALETTE[1], linewidth=2)
+
+def _draw_longest(axis, config, trained):
+    longest = max(one.delay for one in trained)
+    for index, steps in enumerate(config.truncations):
+        chosen = [one for one in trained if (one.delay, one.truncation) == (longest, steps)]
+        for one in chosen:
+            accuracies = 100 * one.fitted.history["accuracy"].mean(axis=1)
+            updates = np.cumsum([len(row) for row in one.fitted.history["accuracy"]])
+            label = f"truncation {steps}" if one is chosen[0] else "_"
+            axis.plot(updates, accuracies, color=PALETTE[index % len(PALETTE)], label=label)
+    axis.axhline(100 / NUM_SYMBOLS, color="black", linewidth=0.8, linestyle=":")
+    axis.set(xlabel="update", ylabel="accuracy (%)", ylim=(0, 102), title=f"delay {longest}")
+    axis.legend(fontsize="small")

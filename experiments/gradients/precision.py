@@ -1,5 +1,6 @@
 """Number formats: where tanh is flat, and where a growing state ends."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -98,20 +99,25 @@ def _from_on(places: np.ndarray, holds: np.ndarray) -> float:
 def grow(rate: float) -> Grown:
     """The state in float16, in bfloat16, and in the library with parameters in float16."""
     factor = np.float16(1 + rate)
-    states = {name: _by_hand(factor, FORMATS[name]) for name in ("float16", "bfloat16")}
-    cell = jr.elman(1, lambda u: u, param_dtype=jnp.float16)
+    by_hand = {name: _multiplied(factor, FORMATS[name]) for name in ("float16", "bfloat16")}
+    cell = _linear_cell()
     params = cell.init(jax.random.key(0), 1)._replace(recurrent_kernel=jnp.array([[factor]]))
     xs = jnp.zeros((GROWTH_STEPS, 1), jnp.float16)
     start = cell.initial_carry(params)._replace(h=jnp.ones(1))
-    norms = carry_norms(cell, params, xs, carry=start)
-    states[IN_LIBRARY] = np.asarray(norms.h, np.float64)
-    return Grown(rate, float(factor), states)
+    in_library = carry_norms(cell, params, xs, carry=start).h
+    states = {**by_hand, IN_LIBRARY: in_library}
+    return Grown(rate, float(factor), {n: np.asarray(h, np.float64) for n, h in states.items()})
 
 
-def _by_hand(factor, dtype):
+@functools.cache
+def _linear_cell():
+    return jr.elman(1, lambda u: u, param_dtype=jnp.float16)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _multiplied(factor, dtype):
     def advance(h, _):
-        h = h * jnp.asarray(factor, dtype)
+        h = h * factor.astype(dtype)
         return h, h
 
-    _, states = jax.lax.scan(advance, jnp.ones((), dtype), length=GROWTH_STEPS)
-    return np.asarray(states, np.float64)
+    return jax.lax.scan(advance, jnp.ones((), dtype), length=GROWTH_STEPS)[1]

@@ -21,18 +21,23 @@ from experiments.gradients.sweep import ORTHOGONAL, recurrent_kernel
 NUM_SYMBOLS, BATCH, UPDATES_PER_EPOCH = 4, 32, 50
 VANISHING_GAIN, EXPLODING_GAIN = 0.5, 3.0
 JUDGED = 100
+EPOCHS_PER_CHECKPOINT = 8
+TANH, LSTM = "tanh", "LSTM"
+CELLS = (TANH, LSTM)
 
 
 class Recalled(NamedTuple):
-    """A training of the LSTM.
+    """A training with a cut gradient.
 
     Attributes:
+        cell: One of `CELLS`.
         delay: Steps from the symbol to its recall.
         truncation: Steps the gradient went back through.
         seed: Of parameters and data.
         fitted: What came out.
     """
 
+    cell: str
     delay: int
     truncation: int
     seed: int
@@ -112,7 +117,7 @@ def loss_of(model: jr.Layer) -> Callable[..., Any]:
 
 def num_truncated(config: Config) -> int:
     """How many `train_truncated` yields."""
-    return config.seeds * len(config.delays) * len(config.truncations)
+    return len(CELLS) * config.seeds * len(config.delays) * len(config.truncations)
 
 
 def num_clipped(config: Config) -> int:
@@ -126,22 +131,32 @@ def num_epochs(config: Config) -> int:
 
 
 def train_truncated(config: Config, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]):
-    """Every delay with every truncation and seed."""
+    """Every cell, delay, truncation and seed."""
+    for cell in CELLS:
+        model, start = _start(config, cell)
+        optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.learning_rate))
+        fitter = Fitter(loss_of(model), optimizer)
+        for delay in config.delays:
+            for truncation in config.truncations:
+                for seed in config.all_seeds:
+                    fitted = fitter.fit(
+                        f"{cell} delay {delay} truncation {truncation} seed {seed}",
+                        start(seed),
+                        batches(config, delay, truncation, seed),
+                        num_epochs(config),
+                        checkpoints,
+                        every=EPOCHS_PER_CHECKPOINT,
+                        epoch_done=epoch_done,
+                    )
+                    yield Recalled(cell, delay, truncation, seed, fitted)
+
+
+def _start(config, cell):
+    """The model, and from a seed to where it starts: an orthogonal kernel, or forget bias 1."""
+    if cell == TANH:
+        return tanh_model(config), lambda seed: tanh_params(config, 1.0, seed)
     model = jr.serial(jr.lstm(config.num_units), jr.dense(NUM_SYMBOLS))
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.learning_rate))
-    fitter = Fitter(loss_of(model), optimizer)
-    for delay in config.delays:
-        for truncation in config.truncations:
-            for seed in config.all_seeds:
-                fitted = fitter.fit(
-                    f"delay {delay} truncation {truncation} seed {seed}",
-                    model.init(jax.random.key(seed), NUM_SYMBOLS + 1),
-                    batches(config, delay, truncation, seed),
-                    num_epochs(config),
-                    checkpoints,
-                    epoch_done=epoch_done,
-                )
-                yield Recalled(delay, truncation, seed, fitted)
+    return model, lambda seed: model.init(jax.random.key(seed), NUM_SYMBOLS + 1)
 
 
 def train_clipped(config: Config, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]):
@@ -160,6 +175,7 @@ def train_clipped(config: Config, checkpoints: Checkpoints, epoch_done: Callable
                     batches(config, delay, whole, seed),
                     num_epochs(config),
                     checkpoints,
+                    every=EPOCHS_PER_CHECKPOINT,
                     epoch_done=epoch_done,
                 )
                 yield Clipped(gain, clip, seed, fitted)

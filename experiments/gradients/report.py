@@ -92,7 +92,7 @@ def _gates_table(config, gated):
         )
         for one in gated
     ]
-    columns = ("cell", "horizon (steps)", "exponent (nats a step)", "first input / last input")
+    columns = ("cell", "steps to 1/1000", "exponent (nats a step)", "first input / last input")
     title = f"Cells before training, {config.num_steps} steps of noise: mean ± deviation over seeds"
     return Table(title, columns, rows)
 
@@ -145,22 +145,21 @@ def _warnings_table(config, warned):
 
 
 def _truncation_table(config, trained):
-    found = by_pair(trained)
-    rows = [
-        (
-            str(delay),
-            *(
-                "-"
-                if (delay, steps) not in found
-                else f"{100 * found[delay, steps]:.0f}"
-                + ("" if reaches(delay, steps) else " (cut)")
-                for steps in config.truncations
-            ),
-        )
-        for delay in config.delays
-    ]
-    columns = ("delay", *(f"truncation {steps}" for steps in config.truncations))
-    return Table("Accuracy of the recall in %, median over seeds; chance is 25", columns, rows)
+    rows = []
+    for cell in dict.fromkeys(one.cell for one in trained):
+        found = by_pair(trained, cell)
+        for delay in config.delays:
+            cells = (_cell(found, delay, steps) for steps in config.truncations)
+            rows.append((cell, str(delay), *cells))
+    columns = ("cell", "delay", *(f"truncation {steps}" for steps in config.truncations))
+    title = "Accuracy of the recall in %, median over seeds; chance is 25"
+    return Table(title, columns, rows, num_names=2)
+
+
+def _cell(found, delay, steps):
+    if (delay, steps) not in found:
+        return "-"
+    return f"{100 * found[delay, steps]:.0f}" + ("" if reaches(delay, steps) else " (cut)")
 
 
 def _clipping_table(config, trained):
@@ -232,7 +231,9 @@ def _crossing(config, values, activation, kind):
 
 def _training_row(one):
     kind = "truncation" if isinstance(one, Recalled) else "clipping"
-    settings = {name: getattr(one, name, "") for name in ("delay", "truncation", "gain", "clip")}
+    settings = {
+        name: getattr(one, name, "") for name in ("cell", "delay", "truncation", "gain", "clip")
+    }
     return {
         "part": kind,
         **settings,

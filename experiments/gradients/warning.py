@@ -3,6 +3,7 @@
 And what clipping does to their gradients: it shortens them.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from experiments.gradients.config import Config
 from experiments.gradients.sweep import NUM_INPUTS, ORTHOGONAL, recurrent_kernel
 from jaxrnn.diagnostics import carry_norms, gradient_norms, last_output_sensitivity
 
-MAX_NORM = 1.0
+MAX_NORM, RATE = 1.0, 0.01
 RECENT = 10
 
 
@@ -52,7 +53,7 @@ class Warned(NamedTuple):
         clipped: Its norm after clipping to `MAX_NORM`.
         cosine: Of the angle between both.
         long_share_clipped: `long_share` after clipping.
-        norm_updated: The last of `norms` after one update with the clipped gradient.
+        norm_updated: The last of `norms` after one update, `RATE` times the clipped gradient.
         nothing: How many of the T inputs the loss does not depend on at all, in float32.
     """
 
@@ -74,13 +75,13 @@ class Warned(NamedTuple):
 def warn(config: Config, name: str) -> Warned:
     """All quantities of one network."""
     net = NETS[name]
-    cell = jr.elman(config.num_units, net.activation)
+    cell = _cell(config.num_units, net.activation)
     params, xs = _problem(config, net)
     whole, recent = (gradient(cell, params, xs, steps) for steps in (len(xs), RECENT))
     clip = optax.clip_by_global_norm(MAX_NORM)
     clipped, _ = clip.update(whole, clip.init(params))
     scale = norm(clipped) / norm(whole)
-    updated = jax.tree.map(jnp.subtract, params, clipped)
+    updated = jax.tree.map(lambda leaf, slope: leaf - RATE * slope, params, clipped)
     by_part = gradient_norms(whole)
     sensitivity = np.asarray(last_output_sensitivity(cell, params, xs), np.float64)
     return Warned(
@@ -100,15 +101,21 @@ def warn(config: Config, name: str) -> Warned:
     )
 
 
-def gradient(cell: jr.Cell, params: Any, xs: Any, num_steps: int) -> Any:
+@functools.cache
+def _cell(num_units, activation):
+    return jr.elman(num_units, activation)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def gradient(cell: jr.Cell, params: Any, xs: Any, num_steps: Any) -> Any:
     """Of the mean of the last output, through the last `num_steps` steps."""
+    late = jnp.arange(len(xs)) >= len(xs) - num_steps
 
     def loss(params):
-        before = jr.unroll(cell, params, xs[:-num_steps]).carry if num_steps < len(xs) else None
-        rollout = jr.unroll(cell, params, xs[-num_steps:], carry=jr.detach(before))
-        return rollout.outputs[-1].mean()
+        before = jr.unroll(cell, params, xs, mask=~late).carry
+        return jr.unroll(cell, params, xs, mask=late, carry=jr.detach(before)).outputs[-1].mean()
 
-    return jax.jit(jax.grad(loss))(params)
+    return jax.grad(loss)(params)
 
 
 def share(whole: Any, recent: Any) -> float:

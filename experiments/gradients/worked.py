@@ -42,8 +42,10 @@ def work_out(num_units: int, num_steps: int, seed: int) -> Worked:
         jnp.zeros(num_units)
     )
     products = product(factors), product(factors[::-1])
-    distances = (float(np.linalg.norm(one - exact) / np.linalg.norm(exact)) for one in products)
-    return Worked(*distances, *_average(cut=False), *_average(cut=True))
+    in_order, in_reverse = (
+        float(np.linalg.norm(one - exact) / np.linalg.norm(exact)) for one in products
+    )
+    return Worked(in_order, in_reverse, *_average(cut=False), *_average(cut=True))
 
 
 def product(factors: np.ndarray) -> np.ndarray:

@@ -1,0 +1,168 @@
+"""The cost experiment: its fits and formulas, a small run, what is not run, and bad options."""
+
+import csv
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import cli
+from experiments.checkpoints import Checkpoints
+from experiments.cost import measure, report
+from experiments.cost.config import Config
+from experiments.cost.expectations import verdicts
+from experiments.cost.formulas import carry_bytes, count_simple
+from experiments.cost.growth import Quantity, curve, exponent
+from experiments.cost.measuring import Counted, Measured
+from experiments.cost.models import MODELS, features_of, model, width_of
+from experiments.run_folder import RunFolder
+
+CONFIG = Config(
+    models=("elman", "elman_end", "elman_sqrt", "attention"),
+    lengths=(4, 8, 16, 32),
+    num_params=600,
+    rounds=2,
+    tokens=2,
+    memory_bound=60 / 2**20,  # GiB: 60 KiB
+)
+
+
+def test_the_exponent_of_a_power_law():
+    lengths = np.array([2.0, 8.0, 64.0])
+    assert exponent(lengths, 5 * lengths**1.5) == pytest.approx(1.5)
+    assert np.isnan(exponent(lengths[:1], lengths[:1]))
+
+
+def test_a_curve_is_fitted_on_the_upper_half_where_it_was_measured():
+    values = {2: 100.0, 4: 12.0, 8: 48.0, 16: float("nan")}
+    rows = [Measured("a", t, Counted(*8 * [t]), np.ones(1), np.ones(1)) for t in values]
+    quantity = Quantity(
+        "q", "s", lambda one: values[one.num_steps], lambda one: one.num_steps**2, True
+    )
+    found = curve(rows, quantity)
+    assert list(found.lengths) == [2, 4, 8] and list(found.all_lengths) == [2, 4, 8, 16]
+    assert found.constant == pytest.approx(48 / 64)
+    assert list(found.predicted) == pytest.approx([3, 12, 48, 192])
+    assert np.isnan(found.exponent) and found.deviation == pytest.approx(1)
+    values[16] = 384.0
+    found = curve(rows, quantity)
+    assert found.exponent == pytest.approx(3) and found.predicted_exponent == pytest.approx(2)
+    assert found.deviation == pytest.approx(np.exp(abs(np.log(48 / 64 / (1.125)))), rel=1e-6)
+    assert curve(rows, quantity._replace(fitted=False)).constant == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_formula_of_the_carry_and_the_size(name):
+    width = width_of(name, 16, 10000)
+    layer = model(name, width, 9)
+    params = jax.eval_shape(lambda key: layer.init(key, features_of(name, 16)), jax.random.key(0))
+    carry = jax.eval_shape(layer.initial_carry, params)
+    leaves = jax.tree.leaves(carry)
+    assert sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) == carry_bytes(name, width, 9)
+    size = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert 0.85 * 10000 < size < 1.15 * 10000
+
+
+def test_the_formulas_of_a_simple_cell():
+    one = count_simple(3, 5, 2, 7)
+    assert one.params == one.counted_params == 5 * 3 + 25 + 5 + 10 + 2
+    assert one.work == one.counted_work == 7 * (15 + 25 + 10)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    return Checkpoints(tmp_path_factory.mktemp("checkpoints"), {})
+
+
+@pytest.fixture(scope="module")
+def results(checkpoints):
+    return list(measure(CONFIG, checkpoints))
+
+
+def words(results):
+    return {line.point: line.word for line in verdicts(CONFIG, results)}
+
+
+def test_what_needs_more_than_the_bound_is_compiled_but_not_run(results):
+    rows = [one for one in results if isinstance(one, Measured)]
+    assert len(rows) == 4 * 4
+    for one in rows:
+        assert one.was_run == (one.counted.training_bytes <= 60 * 2**10)
+        assert (one.token_seconds > 0).all() and one.counted.training_bytes > 0
+    refused = [(one.model, one.num_steps) for one in rows if not one.was_run]
+    assert ("attention", 32) in refused and ("elman", 4) not in refused
+
+
+def test_the_report_says_what_was_not_run(results, tmp_path):
+    with RunFolder.create("cost", tmp_path / "run") as folder:
+        page = report(CONFIG, results, folder)
+        rows = list(csv.DictReader((folder.partial / "metrics.csv").read_text().splitlines()))
+        assert (folder.partial / "cost.png").stat().st_size > 1000
+    assert len(rows) == 16 and rows[-1]["training_seconds"] == "nan"
+    cells = [cell for table in page.tables for row in table.rows for cell in row]
+    assert any(cell.startswith("not run: would need") for cell in cells)
+    assert any("attention at T = 32 was compiled and not run" in line for line in page.failed)
+
+
+@pytest.mark.parametrize("number", [1, 5, 8])
+def test_every_prefix_has_a_report(results, number, tmp_path):
+    with RunFolder.create("cost", tmp_path / "run") as folder:
+        page = report(CONFIG, results[:number], folder)
+    assert len(page.pictures) == (number > 1)
+    assert words(results[:number])["streaming memory"] == "not run"
+
+
+def test_lengths_come_back_from_their_checkpoint(results, checkpoints):
+    again = list(measure(CONFIG, checkpoints))
+    for one, other in zip(again[1:], results[1:], strict=True):
+        assert one.counted == other.counted
+        assert np.array_equal(one.token_seconds, other.token_seconds)
+        assert np.array_equal(one.training_seconds, other.training_seconds, equal_nan=True)
+
+
+def changed(results, change):
+    return [change(one) if isinstance(one, Measured) else one for one in results]
+
+
+@pytest.mark.parametrize(
+    ("point", "field", "value"),
+    [
+        ("streaming memory", "carry_bytes", lambda one: one.num_steps),
+        ("training memory", "training_bytes", lambda one: one.num_steps**3),
+        ("training memory: counted and planned", "training_bytes", lambda one: one.num_steps**7),
+        ("√T checkpoints", "training_bytes", lambda one: one.num_steps),
+        ("constant streaming is not constant training", "training_bytes", lambda one: 1.0),
+    ],
+)
+def test_a_criterion_can_fail(results, point, field, value):
+    def change(one):
+        return one._replace(counted=one.counted._replace(**{field: value(one)}))
+
+    assert words(changed(results, change))[point] == "FAIL"
+
+
+def test_the_streaming_formula_and_the_count_of_a_simple_cell_hold(results):
+    found = words(results)
+    assert found["streaming memory"] == "pass"
+    assert found["constant streaming is not constant training"] == "pass"
+    assert found["training time"] == "not run"
+    wrong = [results[0]._replace(counted_work=1), *results[1:]]
+    assert words(wrong)["formulas of a simple cell"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--models", "transformer"], "--models must be among"),
+        (["--lengths", "64"], "--lengths must be two or more, rising, from 2 on, got 64"),
+        (["--lengths", "64", "32"], "--lengths must be two or more, rising"),
+        (["--memory-bound", "0"], "--memory-bound must be finite and above 0, got 0"),
+        (["--rounds", "0"], "--rounds must be at least 1, got 0"),
+    ],
+)
+def test_wrong_options_are_one_line(options, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["cost", *options]) == 2
+    err = capsys.readouterr().err
+    assert expected in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,119 @@
+"""The parts of the gradients experiment against slow, obvious versions."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrnn as jr
+from experiments.gradients.config import Config
+from experiments.gradients.precision import Grown, _from_on
+from experiments.gradients.recall import (
+    NUM_SYMBOLS,
+    batches,
+    loss_of,
+    num_steps,
+    tanh_model,
+    tanh_params,
+)
+from experiments.gradients.sweep import GAUSSIAN, ORTHOGONAL, recurrent_kernel
+from experiments.gradients.warning import share
+from experiments.gradients.worked import product
+
+CONFIG = Config(num_units=4, delays=(2, 5), truncations=(1, 3, 6))
+
+
+def test_the_product_takes_the_last_factor_first():
+    first, second = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+    assert product(np.stack([first, second])).tolist() == [[0, 0], [0, 1]]
+    assert product(np.stack([second, first])).tolist() == [[1, 0], [0, 0]]
+
+
+def test_kernels_have_the_radius_they_are_drawn_for():
+    orthogonal, gaussian = (recurrent_kernel(kind, 6, 3) for kind in (ORTHOGONAL, GAUSSIAN))
+    assert np.linalg.svd(orthogonal)[1] == pytest.approx(np.ones(6))
+    assert np.abs(np.linalg.eigvals(gaussian)).max() == pytest.approx(1)
+    assert np.linalg.svd(gaussian)[1].max() > 1.2
+    assert not np.array_equal(recurrent_kernel(GAUSSIAN, 6, 3), recurrent_kernel(GAUSSIAN, 6, 4))
+
+
+@pytest.mark.parametrize("delay", [2, 5])
+def test_the_marked_symbol_is_what_is_asked_for(delay):
+    drawn = batches(CONFIG, delay, 3, seed=1)(4)
+    xs, target = drawn["xs"], drawn["target"]
+    for update in range(len(xs)):
+        for row in range(xs.shape[1]):
+            marked = [step for step in range(xs.shape[2]) if xs[update, row, step, -1] == 1]
+            assert marked == [xs.shape[2] - 1 - delay]
+            symbols = [list(x[:-1]).index(1.0) for x in xs[update, row]]
+            assert symbols[marked[0]] == target[update, row]
+    assert set(np.unique(target)) == set(range(NUM_SYMBOLS))
+    assert set(drawn["start"]) == {5 - delay} and set(drawn["cut"]) == {3}
+    again, other = batches(CONFIG, delay, 3, seed=1)(4), batches(CONFIG, delay, 3, seed=1)(5)
+    assert np.array_equal(again["xs"], xs) and not np.array_equal(other["xs"], xs)
+
+
+@pytest.fixture(scope="module")
+def slopes():
+    """From delay and truncation to norms of the loss's gradient by the inputs, a step each."""
+    loss_fn, params = loss_of(tanh_model(CONFIG)), tanh_params(CONFIG, 1.0, 0)
+
+    @jax.jit
+    def by_xs(xs, batch):
+        return jax.grad(lambda xs: loss_fn(params, batch | {"xs": xs}, None)[0])(xs)
+
+    def of(delay, truncation):
+        drawn = batches(CONFIG, delay, truncation, seed=0)(0)
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), drawn)
+        return np.linalg.norm(by_xs(batch["xs"], batch), axis=(0, 2))
+
+    return of
+
+
+@pytest.mark.parametrize("delay", [2, 5])
+@pytest.mark.parametrize("truncation", [1, 3, 6])
+def test_the_gradient_reaches_as_many_steps_as_the_truncation_and_no_padding(
+    slopes, delay, truncation
+):
+    heard = slopes(delay, truncation) > 0
+    steps = np.arange(num_steps(CONFIG))
+    assert list(heard) == list(steps >= max(6 - truncation, 5 - delay))
+
+
+def test_the_cut_keeps_the_loss():
+    loss_fn, params = loss_of(tanh_model(CONFIG)), tanh_params(CONFIG, 1.0, 0)
+
+    def loss(truncation):
+        drawn = batches(CONFIG, 5, truncation, seed=0)(0)
+        batch = jax.tree.map(lambda leaf: leaf[0], drawn)
+        return float(loss_fn(params, batch, None)[0])
+
+    cell, readout = params
+    drawn = batches(CONFIG, 5, 1, seed=0)(0)
+    h = jr.unroll(jr.elman(4), cell, drawn["xs"][0]).carry.h
+    logits = np.asarray(h @ readout.kernel + readout.bias, np.float64)
+    losses = np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(h)), drawn["target"][0]]
+    assert loss(1) == pytest.approx(losses.mean(), rel=1e-5)
+    assert loss(6) == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_a_share_is_what_the_recent_steps_lack():
+    whole = {"a": np.array([3.0, 0.0]), "b": np.array([4.0])}
+    assert share(whole, {"a": np.zeros(2), "b": np.array([4.0])}) == pytest.approx(0.6)
+    assert share(whole, whole) == 0
+    assert math.isnan(share({"a": np.zeros(2)}, {"a": np.zeros(2)}))
+
+
+def test_where_a_property_holds_from():
+    places = np.array([0.0, 1.0, 2.0, 3.0])
+    assert _from_on(places, np.array([True, False, True, True])) == 2
+    assert _from_on(places, np.ones(4, bool)) == 0
+    assert _from_on(places, np.array([True, True, True, False])) == math.inf
+
+
+def test_the_step_of_an_overflow():
+    grown = Grown(1.0, 2.0, {"a": np.array([1.0, 2.0, np.inf, np.inf]), "b": np.ones(4)})
+    assert grown.overflow("a") == 3 and grown.overflow("b") is None
+    assert grown.predicted(1000.0) == 10  # 2**9 = 512, 2**10 = 1024
