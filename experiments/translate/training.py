@@ -49,13 +49,13 @@ class Setting(NamedTuple):
 
 
 def settings_of(config: Config, widths: dict[str, int]) -> list[Setting]:
-    """All models, then the fixed vector narrowed; each with all seeds."""
+    """With each seed all models, and then the fixed vector narrowed."""
     whole = [(kind, widths[kind]) for kind in config.models]
     narrowed = [(FIXED, kept) for kept in config.kept if FIXED in config.models]
     return [
         Setting(kind, widths[kind], kept, config.first_seed + index)
-        for kind, kept in whole + narrowed
         for index in range(config.seeds)
+        for kind, kept in whole + narrowed
     ]
 
 
