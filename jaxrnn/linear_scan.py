@@ -24,6 +24,7 @@ from jaxrnn.one_kernel import in_one_kernel
 from jaxrnn.sequences.masks import as_mask
 
 _CHUNK = 256
+_in_one_kernel = functools.partial(in_one_kernel, unless=lambda a, b, *_: b[0].nbytes >= 2**18)
 
 
 def linear_scan(
@@ -146,7 +147,7 @@ def _before(h, h0, fresh):
     return shifted if fresh is None else jnp.where(fresh, 0, shifted)
 
 
-@in_one_kernel
+@_in_one_kernel
 def _sequential(a, b, h0, fresh):
     def step(h, inputs):
         a, b, fresh = inputs
@@ -162,7 +163,7 @@ def _sequential(a, b, h0, fresh):
     return lax.scan(fixed_step, h0, b)[1]
 
 
-@in_one_kernel
+@_in_one_kernel
 def _sequential_transpose(a, cotangent, fresh):
     """gₜ = cotangentₜ + (freshₜ₊₁ ? 0 : aₜ₊₁ gₜ₊₁), without a copy of a or of the cotangent."""
 

@@ -13,7 +13,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 _ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 
 
-def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def in_one_kernel(
+    loop: Callable[..., jax.Array], unless: Callable[..., bool] = lambda *args: False
+) -> Callable[..., jax.Array]:
     """`loop`, compiled on CPU as a single kernel, which runs narrow steps several times faster.
 
     The kernel has one core and no matrix products: only elementwise operations, slices and
@@ -22,6 +24,8 @@ def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
     Args:
         loop: From trees of arrays to one array.
+        unless: Of the same arguments, whether to leave it as it is: a step of 256 KiB and more XLA
+            spreads over cores.
 
     Returns:
         The same function of the same arguments.
@@ -41,6 +45,8 @@ def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
     @functools.wraps(loop)
     def call(*args: Any) -> jax.Array:
+        if unless(*args):
+            return loop(*args)
         return lax.platform_dependent(*args, cpu=marked, default=loop)
 
     return call

@@ -44,6 +44,15 @@ def test_the_mark_is_seen_without_jit_and_under_vmap():
     assert f'{MARK}="true"' in batched
 
 
+def test_a_wide_step_is_left_to_all_cores():
+    def program(width):
+        xs = jax.ShapeDtypeStruct((3, width), jnp.float32)
+        return jax.jit(jr.linear_scan).lower(xs, xs).as_text()
+
+    assert MARK in program(2**16 - 1)
+    assert MARK not in program(2**16)
+
+
 @pytest.mark.parametrize("platforms", [("cpu",), ("cuda",), ("tpu",), ("cpu", "cuda", "tpu")])
 def test_it_is_for_cpu_alone(platforms):
     program = jax.jit(gradient, static_argnums=0)
