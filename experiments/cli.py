@@ -16,6 +16,7 @@ EXPERIMENTS = {
     "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
     "characters": "The next character of Python's own texts: five mixers, bits and free running.",
+    "memorisation": "A page to point at: which earlier characters a prediction depends on.",
     "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "cost": "Measured time and memory of RNN, state space and attention against T.",
     "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",

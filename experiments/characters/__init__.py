@@ -12,7 +12,7 @@ from experiments.characters.evaluation import (
 )
 from experiments.characters.model import sized
 from experiments.characters.report import report
-from experiments.characters.training import Trainer
+from experiments.characters.training import train
 from experiments.checkpoints import Checkpoints
 from experiments.data.topics import load_topics, make_corpus
 from experiments.errors import ExperimentError
@@ -41,10 +41,10 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
         scored, written = [], []
         for mixer in config.models:
             model = sized(mixer, config.parameters, config.blocks)
-            trainer = Trainer(config, model, list(corpus.training.values()))
             for mode in config.modes:
                 bar.stage(f"{LABELS[mixer]}, {mode}")
-                trained = trainer.train(mode, checkpoints, bar.advance)
+                texts = corpus.training.values()
+                trained = train(config, model, mode, texts, checkpoints, bar.advance)
                 one = score_held_out(trained, corpus, config.chunk)
                 bar.finish_stage(f"{LABELS[mixer]}, {mode}: {one.mean_bits:.3f} bits per character")
                 yield one

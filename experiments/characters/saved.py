@@ -19,7 +19,7 @@ PARAMS, TEXT = "params.npz", "text.json"
 
 def save(trained: Sequence[Trained], digest: str, folder: RunFolder) -> None:
     """Writes the parameters of trainings, and of which text they are."""
-    arrays = {
+    arrays: dict[str, Any] = {
         f"{one.name}/{index}": np.asarray(leaf)
         for one in trained
         for index, leaf in enumerate(jax.tree.leaves(one.fitted.params))
@@ -36,13 +36,14 @@ def saved_config(folder: Path) -> Config:
     """
     try:
         run = json.loads((folder / "config.json").read_text())
-        name, options = run["experiment"], dict(run["options"])
+        name = run["experiment"]
+        options: dict[str, Any] = dict(run["options"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ExperimentError(f"--characters: {folder} is no run: {error}") from error
     if name != "characters":
         raise ExperimentError(f"--characters: {folder} is a run of {name}")
-    options |= {"models": tuple(options["models"]), "modes": tuple(options["modes"])}
-    return Config(**options | {"out": None, "resume": None})
+    changed: dict[str, Any] = {name: tuple(options[name]) for name in ("models", "modes")}
+    return Config(**{**options, **changed, "out": None, "resume": None})
 
 
 def load(folder: Path, config: Config, mixer: str, digest: str) -> tuple[Sized, Any]:

@@ -1,6 +1,7 @@
 """Truncated backpropagation over streams of text, a pass over all of it an epoch."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import optax
 import jaxrnn as jr
 from experiments.characters.config import Config
 from experiments.characters.model import BITS, Sized
-from experiments.characters.text import Chunks, reset_every_chunk, training_chunks
+from experiments.characters.text import reset_every_chunk, training_chunks
 from experiments.checkpoints import Checkpoints
 from experiments.fitting import Fitted, Fitter
 
@@ -35,45 +36,71 @@ class Trained(NamedTuple):
         return f"{self.model.mixer} {self.mode}"
 
 
-class Trainer:
-    """Trains one model in any mode; compiled once.
+class Descent(NamedTuple):
+    """AdamW behind a clip of the global norm; the rate rises, then falls along a cosine."""
 
-    Args:
-        config: The options.
-        model: Which.
-        texts: What to learn from.
-    """
+    learning_rate: float
+    weight_decay: float
+    gradient_clip: float
+    num_updates: int
 
-    def __init__(self, config: Config, model: Sized, texts: list[str]):
-        self.config, self.model = config, model
-        self.texts = [text[: max(2, int(config.training_share * len(text)))] for text in texts]
-        self.num_updates = len(self._batches("carried", 0).xs)
-        self.fitter = Fitter(
-            make_loss(model), make_optimizer(config, self.num_updates), make_epoch=self._make_epoch
+    def optimizer(self) -> optax.GradientTransformation:
+        """As optax has it."""
+        rate = optax.warmup_cosine_decay_schedule(
+            0.1 * self.learning_rate,
+            self.learning_rate,
+            max(1, self.num_updates // 20),
+            max(2, self.num_updates),
+            0.01 * self.learning_rate,
+        )
+        return optax.chain(
+            optax.clip_by_global_norm(self.gradient_clip),
+            optax.adamw(rate, weight_decay=self.weight_decay),
         )
 
-    def train(
-        self, mode: str, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
-    ) -> Trained:
-        """All epochs, from the same parameters and with the same text in each mode."""
-        fitted = self.fitter.fit(
-            f"{self.model.mixer} {mode}",
-            self.model.init(self.config.seed),
-            lambda epoch: self._batches(mode, epoch),
-            self.config.epochs,
-            checkpoints,
-            every=2,
-            epoch_done=epoch_done,
-        )
-        return Trained(self.model, mode, fitted)
 
-    def _batches(self, mode: str, epoch: int) -> Chunks:
-        config = self.config
-        chunks = training_chunks(self.texts, config.batch_size, config.chunk, (config.seed, epoch))
+def train(
+    config: Config,
+    model: Sized,
+    mode: str,
+    texts: Iterable[str],
+    checkpoints: Checkpoints,
+    epoch_done: Callable[[int], Any],
+) -> Trained:
+    """All epochs, from the same parameters and with the same text in each mode."""
+    texts = [text[: max(2, int(config.training_share * len(text)))] for text in texts]
+
+    def batches(epoch):
+        seed = config.seed, epoch
+        chunks = training_chunks(texts, config.batch_size, config.chunk, seed)
         return reset_every_chunk(chunks) if mode == "reset" else chunks
 
-    def _make_epoch(self, loss_fn, optimizer):
-        return make_stream_epoch(loss_fn, optimizer, self.model, self.config.batch_size)
+    descent = Descent(
+        config.learning_rate,
+        config.weight_decay,
+        config.gradient_clip,
+        config.epochs * len(batches(0).xs),
+    )
+    fitted = make_fitter(model, descent, config.batch_size).fit(
+        f"{model.mixer} {mode}",
+        model.init(config.seed),
+        batches,
+        config.epochs,
+        checkpoints,
+        every=2,
+        epoch_done=epoch_done,
+    )
+    return Trained(model, mode, fitted)
+
+
+@functools.cache
+def make_fitter(model: Sized, descent: Descent, batch_size: int) -> Fitter:
+    """What trains a model in any mode; compiled once."""
+
+    def make_epoch(loss_fn, optimizer):
+        return make_stream_epoch(loss_fn, optimizer, model, batch_size)
+
+    return Fitter(make_loss(model), descent.optimizer(), make_epoch=make_epoch)
 
 
 def make_loss(model: Sized) -> Callable[..., Any]:
@@ -108,22 +135,6 @@ def make_stream_epoch(
         return state, metrics
 
     return epoch
-
-
-def make_optimizer(config: Config, updates_per_epoch: int) -> optax.GradientTransformation:
-    """AdamW behind a clip of the global norm; the rate rises, then falls along a cosine."""
-    num_updates = config.epochs * updates_per_epoch
-    rate = optax.warmup_cosine_decay_schedule(
-        0.1 * config.learning_rate,
-        config.learning_rate,
-        max(1, num_updates // 20),
-        max(2, num_updates),
-        0.01 * config.learning_rate,
-    )
-    return optax.chain(
-        optax.clip_by_global_norm(config.gradient_clip),
-        optax.adamw(rate, weight_decay=config.weight_decay),
-    )
 
 
 def clipped_share(fitted: Fitted, largest: float) -> float:
