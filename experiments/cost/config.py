@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from experiments.cost.models import MODELS
 from experiments.options import require, require_counts, require_each_once, require_positive
@@ -17,9 +18,9 @@ class Config:
     Models of one size read one sequence, and put something out at every step; an Elman network
     that is judged at its end alone shows what checkpoints at √T steps save. Measured are the time
     of the loss with its gradient, the temporary memory that XLA plans for it, the bytes of the
-    carry, and the time of one streamed token. Predicted curves come from shapes alone; times and XLA's memory get one constant each,
-    fitted on the upper half of the lengths. What would need more than the bound is not run, and
-    the table says how much it would have needed.
+    carry, and the time of one streamed token. Predicted curves come from shapes alone; times and
+    XLA's memory get one constant each, fitted on the upper half of the lengths. What would need
+    more than the bound is not run, and the table says how much it would have needed.
     """
 
     models: tuple[str, ...] = tuple(MODELS)
@@ -32,6 +33,8 @@ class Config:
     """Parameters of each model, readout included; the nearest width is taken."""
     rounds: int = 5
     """How often each time is measured; the median counts."""
+    clock: Literal["wall", "processor"] = "wall"
+    """Seconds that passed, or seconds of all processor cores: the ones to take on a busy machine."""
     tokens: int = 50
     """Streamed tokens of a round."""
     memory_bound: float = 8.0

@@ -1,6 +1,7 @@
 """What is measured of one model at one length, and what is predicted of it."""
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -82,16 +83,20 @@ def measure_length(config: Config, num_steps: int, steps: Steps) -> dict[str, np
     """All models at one length: fields of `Measured` with a leading axis of models."""
     subjects = {name: make_subject(config, name, num_steps, steps) for name in config.models}
     training = {name: one.train for name, one in subjects.items() if one.train is not None}
-    seconds: Mapping[str, np.ndarray] = {}
-    if training:
-        seconds = interleaved_seconds(training, config.rounds)
-    streamed = interleaved_seconds({n: one.stream for n, one in subjects.items()}, config.rounds)
+    seconds = timed(config, training) if training else {}
+    streamed = timed(config, {name: one.stream for name, one in subjects.items()})
     not_run = np.full(config.rounds, np.nan)
     return {
         "counted": np.array([one.counted for one in subjects.values()], np.float64),
         "training_seconds": np.stack([seconds.get(name, not_run) for name in subjects]),
         "token_seconds": np.stack([streamed[name] / config.tokens for name in subjects]),
     }
+
+
+def timed(config: Config, subjects: Mapping[str, Callable[[], Any]]) -> dict[str, np.ndarray]:
+    """Seconds of each, one a round, by the clock of the options."""
+    clock = time.perf_counter if config.clock == "wall" else time.process_time
+    return interleaved_seconds(subjects, config.rounds, clock=clock)
 
 
 def as_measured(config: Config, num_steps: int, arrays: Mapping[str, np.ndarray]) -> list[Measured]:

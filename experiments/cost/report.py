@@ -99,7 +99,11 @@ def _values_table(config: Config, rows: Sequence[Measured], key: str) -> Table:
         for length in lengths
     ]
     title = f"{quantity.name.capitalize()} ({quantity.unit})"
-    title += "" if key.endswith("memory") else f", median of {config.rounds} interleaved rounds"
+    title += (
+        ""
+        if key.endswith("memory")
+        else f", {config.clock} clock, median of {config.rounds} interleaved rounds"
+    )
     return Table(title, ("T", *(SHOWN[name] for name in models)), cells)
 
 
@@ -145,7 +149,8 @@ def draw(made: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
                     label=SHOWN[name],
                     markerfacecolor=color if styles[name]["linestyle"] == "-" else "white",
                 )
-            axis.set(xscale="log", yscale="log", title=quantity.name)
+            axis.set(yscale="log", title=quantity.name)
+            axis.set_xscale("log", base=2)
             axis.set_ylabel(f"{quantity.name} ({quantity.unit})")
         for axis in axes[-1]:
             axis.set_xlabel("steps T")

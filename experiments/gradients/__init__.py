@@ -1,6 +1,6 @@
 """Vanishing and exploding gradients: Jacobians, gates, number formats, clipping, truncation."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from experiments.checkpoints import Checkpoints
@@ -52,7 +52,9 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
 
 def _looks(config):
     """What needs no training: a name, and what returns a result."""
-    looks = [("worked examples", lambda: work_out(8, PRODUCT_STEPS, config.first_seed))]
+    looks: list[tuple[str, Callable[[], Any]]] = [
+        ("worked examples", lambda: work_out(8, PRODUCT_STEPS, config.first_seed))
+    ]
     looks += [(f"radius, {name}", lambda name=name: sweep(config, name)) for name in ACTIVATIONS]
     looks += [(f"gates, {name}", lambda name=name: look_at(config, name)) for name in CELLS]
     looks.append(("number formats", lambda: saturate(config)))

@@ -26,7 +26,7 @@ class Config:
 
     num_units: int = 24
     """Units of every cell."""
-    num_steps: int = 200
+    num_steps: int = 100
     """Steps of the sequences that are looked at without training."""
     gains: tuple[float, ...] = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4, 1.7, 2.0)
     """Spectral radii of the recurrent kernel, rising, among them 1."""
@@ -58,7 +58,6 @@ class Config:
         """What `--quick` makes the defaults."""
         return cls(
             num_units=16,
-            num_steps=100,
             gains=(0.5, 0.8, 1.0, 1.4, 2.0),
             seeds=1,
             delays=(4, 12),
@@ -81,6 +80,10 @@ class Config:
         rising = all(a < b for a, b in zip(self.gains, self.gains[1:], strict=False))
         good = rising and 1.0 in self.gains and 0 < self.gains[0] and self.gains[-1] < math.inf
         require(good, "gains", self, "rising, finite, above 0, with 1 among them")
+        # A linear carry at the largest radius must not overflow float32.
+        most = 80 / max(math.log(self.gains[-1]), 1e-3)
+        expected = f"at most {most:.0f} for a radius of {self.gains[-1]:g}"
+        require(self.num_steps <= most, "num_steps", self, expected)
         for name in ("delays", "truncations"):
             require_each_once(self, name)
             require(min(getattr(self, name)) >= 1, name, self, "from 1 on")

@@ -71,8 +71,8 @@ REACH = Line(
 )
 SHORTENS = Line(
     "clipping shortens",
-    "direction kept to 1e-6, norm at most 1; after an update at the rate 0.01 the carry still grows "
-    "a thousandfold",
+    "direction kept to 1e-6, norm at most 1; after an update at the rate 0.01 the carry still "
+    "grows a thousandfold",
 )
 RESTORES_NOTHING = Line(
     "clipping restores nothing",

@@ -35,7 +35,7 @@ CAPTIONS = {
     "values of ∂h(t)/∂h(0), first seed: all (band), largest, median.",
     "formats": "Left: the slope of tanh; it is exactly 0 where the line ends. Middle: units through"
     " which no gradient passes, by the size of the inputs. Right: a state that grows by 2 % a step,"
-    " until it overflows.",
+    " until it overflows (cross); dotted: 65504.",
     "warnings": "Norm of the carry with inputs at every step (left) and at the first alone "
     "(middle); what the last output hears of each input (right).",
     "clipping": "Accuracy of the recall by update (means of 50), a line a seed; solid: clipped, "
@@ -98,12 +98,21 @@ def formats(config: Config, saturated: Saturated, grown: Sequence[Grown], path: 
         middle.set(xscale="log", xlabel="size of the inputs", ylabel="saturated units (%)")
         if grown:
             one = min(grown, key=lambda one: abs(one.rate - 0.02))
-            for (name, states), color in zip(one.states.items(), PALETTE, strict=False):
-                right.plot(np.where(np.isfinite(states), states, np.nan), label=name, color=color)
+            _draw_growth(right, one)
         right.axhline(65504, color="black", linewidth=0.8, linestyle=":")
         right.set(yscale="log", xscale="log", xlabel="step", ylabel="state", ylim=(1, 1e30))
         for axis in (left, middle, right):
             axis.legend(fontsize="small")
+
+
+def _draw_growth(axis, one):
+    """The widest line first, as some lie on each other; a cross where a state overflows."""
+    widths = (1.6, 1.6, 4.0)
+    drawn = list(zip(one.states.items(), PALETTE, widths, strict=False))
+    for (name, states), color, width in reversed(drawn):
+        axis.plot(np.where(np.isfinite(states), states, np.nan), color=color, lw=width, label=name)
+        if last := one.overflow(name):
+            axis.plot(last - 2, states[last - 2], "x", color=color, markersize=8, zorder=5)
 
 
 def warnings(config: Config, warned: Sequence[Warned], path: Path) -> None:

@@ -150,6 +150,7 @@ def test_the_criteria_of_the_truncation_can_pass(results):
         (["--delays", "4", "4"], "--delays must be one or more, each once, got 4 4"),
         (["--truncations", "0"], "--truncations must be from 1 on, got 0"),
         (["--clips", "inf"], "--clips must be finite and above 0, got inf"),
+        (["--num-steps", "200"], "--num-steps must be at most 115 for a radius of 2, got 200"),
         (["--num-steps", "5"], "--num-steps must be at least 20, got 5"),
         (["--num-units", "1"], "--num-units must be at least 2, got 1"),
     ],
