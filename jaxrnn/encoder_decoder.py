@@ -9,6 +9,7 @@ import jax
 from jaxrnn import checks
 from jaxrnn.generation.forcing import teacher_forced
 from jaxrnn.generation.running import generate
+from jaxrnn.layers.attending import AttendingCarry, attending
 from jaxrnn.layers.cross_attention import Memory, cross_attention, source_memory
 from jaxrnn.layers.recurrent import as_layer
 from jaxrnn.layers.scores import Score
@@ -53,6 +54,7 @@ def encoder_decoder(
     readout: Cell | Layer,
     *,
     attention: Score | None = None,
+    attending_cell: Cell | None = None,
     reverse_source: bool = False,
     bridge: Callable[[Any], Any] | None = None,
 ) -> EncoderDecoder:
@@ -68,25 +70,34 @@ def encoder_decoder(
     and their keys then travel in the decoder's carry, so streaming, masks and chunks work as
     everywhere. A row without a real source step starts from the initial carry and sees c = 0.
 
+    Luong's order: the decoder steps, then looks, and the readout sees both. With an
+    `attending_cell` it is Bahdanau's: what the decoder makes of x and the context are read by
+    this cell, which looks with its last state; see `attending`. It starts from the encoder's last
+    carry, and the decoder, an embedding say, from its own initial one.
+
+        cₜ = Σⱼ αₜⱼ(dₜ₋₁) mⱼ,  dₜ = attending_cell(dₜ₋₁, [decoder(x)ₜ, cₜ])
+
     Args:
         encoder: Reads the source `[..., S, D]` or tokens `[..., S]`. With a `bridge` it need not
             be causal.
         decoder: Causal; reads the target. `serial(embed(D), lstm(H))`, say.
         readout: Causal; from the decoder's outputs (and the context behind them) to logits.
         attention: A score; None is the fixed vector.
+        attending_cell: A cell that the context enters; None is Luong's order.
         reverse_source: Read the source from its end.
-        bridge: `(carry of the encoder) -> carry of the decoder`, or -> None for the decoder's own
-            initial carry. None hands the carry on; then both must have the same structure.
+        bridge: `(carry of the encoder) -> carry of the decoder`, or of the attending cell if
+            there is one, or -> None for its own initial carry. None hands the carry on; then both
+            must have the same structure.
 
     Returns:
         The `EncoderDecoder`.
 
     Raises:
-        TypeError: A part is neither a Cell nor a Layer, `attention` no Score, `bridge` no
-            function, `reverse_source` no bool; or (in `encode`) the carry handed over has
-            another structure or dtype than the decoder's.
-        ValueError: The decoder or the readout is not causal; or (in `encode`) the carry has
-            other sizes.
+        TypeError: A part is neither a Cell nor a Layer, `attention` no Score, `attending_cell` no
+            Cell, `bridge` no function, `reverse_source` no bool; or (in `encode`) the carry
+            handed over has another structure or dtype than it should.
+        ValueError: The decoder or the readout is not causal, there is an `attending_cell` and no
+            `attention`, or it draws noise; or (in `encode`) the carry has other sizes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -109,6 +120,11 @@ def encoder_decoder(
     checks.boolean(reverse_source, "reverse_source")
     if attention is not None and not isinstance(attention, Score):
         raise TypeError(f"attention must be a Score, dot_score(64) say, got {attention!r}.")
+    if attending_cell is not None:
+        if not isinstance(attending_cell, Cell):
+            raise TypeError(f"attending_cell must be a Cell or None, got {attending_cell!r}.")
+        if attention is None:
+            raise ValueError("attention must be a Score for an attending_cell, got None.")
     if bridge is not None and not callable(bridge):
         raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
 
@@ -117,7 +133,10 @@ def encoder_decoder(
     def stack(num_source_steps, num_memory):
         if attention is None:
             return serial(target_layer, output_layer)
-        looking = cross_attention(attention, num_source_steps, num_memory)
+        if attending_cell is None:
+            looking = cross_attention(attention, num_source_steps, num_memory)
+        else:
+            looking = attending(attending_cell, attention, num_source_steps, num_memory)
         return serial(target_layer, looking, output_layer)
 
     def init(key, num_source_inputs, num_inputs):
@@ -133,15 +152,21 @@ def encoder_decoder(
             source_layer, params.encoder, source, mask=mask, reverse=reverse_source, key=key
         )
         batch_shape = _rows(source_layer, source, "source")
-        start = _handed_over(target_layer, params.decoder[0], rollout.carry, bridge, batch_shape)
-        carry = start, output_layer.initial_carry(params.decoder[-1], batch_shape)
+        first, *looking, last = params.decoder
+        start_of = functools.partial(_handed_over, rollout.carry, bridge, batch_shape)
+        end = output_layer.initial_carry(last, batch_shape)
         if attention is None:
-            return carry
-        memory = source_memory(attention, params.decoder[1], rollout.outputs, mask)
-        return carry[0], memory, carry[1]
+            return start_of(target_layer, first), end
+        if attending_cell is None:
+            memory = source_memory(attention, looking[0], rollout.outputs, mask)
+            return start_of(target_layer, first), memory, end
+        memory = source_memory(attention, looking[0].score, rollout.outputs, mask)
+        attends = AttendingCarry(start_of(attending_cell, looking[0].cell), memory)
+        return target_layer.initial_carry(first, batch_shape), attends, end
 
     def writer_for(carry):
-        shapes = [part.values.shape for part in carry if isinstance(part, Memory)]
+        parts = [part.memory if isinstance(part, AttendingCarry) else part for part in carry]
+        shapes = [part.values.shape for part in parts if isinstance(part, Memory)]
         return stack(*shapes[0][-2:]) if shapes else stack(1, 1)
 
     def forced(params, source, xs, *, source_mask=None, mask=None, key=None):
@@ -176,14 +201,14 @@ def _rows(layer: Layer, xs: Any, name: str) -> tuple[int, ...]:
 
 
 def _handed_over(
-    decoder: Layer, params: Any, carry: Any, bridge: Any, batch_shape: tuple[int, ...]
+    carry: Any, bridge: Any, batch_shape: tuple[int, ...], receiver: Cell | Layer, params: Any
 ) -> Any:
-    """The decoder's first carry, from the encoder's last one."""
+    """The first carry of what writes, from the encoder's last one."""
     name = "the last carry of encoder, which the decoder starts from without a bridge,"
     if bridge is not None:
         carry, name = bridge(carry), "the carry that bridge gives to the decoder"
         if carry is None:
-            return decoder.initial_carry(params, batch_shape)
-    expected = jax.eval_shape(lambda params: decoder.initial_carry(params, batch_shape), params)
+            return receiver.initial_carry(params, batch_shape)
+    expected = jax.eval_shape(lambda params: receiver.initial_carry(params, batch_shape), params)
     checks.same_tree(carry, expected, name)
     return carry

@@ -156,6 +156,85 @@ def test_gradients_are_finite_and_those_of_the_rows_apart(x64):
     )
 
 
+@functools.cache
+def bahdanau():
+    built = jr.encoder_decoder(
+        jr.gru(H, **f64),
+        jr.embed(3, **f64),
+        jr.dense(V, **f64),
+        attention=SCORES["additive"],
+        attending_cell=jr.gru(H, **f64),
+    )
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
+    return built, params, *setting("additive")[2:]
+
+
+def bahdanau_loop(params, source, xs, num_written=0):
+    """One unpadded row: the last state looks, and the context is read with the token."""
+    embedding, attends, readout = params.decoder
+    carry, memory = jr.gru(H, **f64).initial_carry(params.encoder), []
+    for x in source:
+        carry, m = STEP(params.encoder, carry, x)
+        memory.append(np.asarray(m))
+    logits, maps, xs = [], [], list(xs)
+    for t in range(len(xs) + num_written):
+        if t == len(xs):
+            xs.append(int(np.argmax(logits[-1])))
+        query, context, weights = np.asarray(carry.h), np.zeros(H), []
+        if memory:
+            weights = softmax(scores_of("additive", attends.score, query, memory))
+            context = sum(w * m for w, m in zip(weights, memory, strict=True))
+        read = np.concatenate([embedding.table[xs[t]], context])
+        carry, d = STEP(attends.cell, carry, read)
+        logits.append(np.concatenate([d, context]) @ readout.kernel + readout.bias)
+        maps.append(weights)
+    return np.array(logits), maps, xs
+
+
+def test_in_bahdanau_order_the_context_enters_the_recurrence(x64):
+    built, params, source, xs = bahdanau()
+    rollout = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
+    got = built.generate(params, source, xs[:, :1], 5, source_mask=SOURCE_MASK)
+    weights, arrays = np.asarray(jr.attention_weights(rollout)), jax.device_get(params)
+    for row in range(BATCH):
+        length, num_real = LENGTHS[row], MASK[row].sum()
+        seen = source[row, :length]
+        logits, maps, _ = bahdanau_loop(arrays, seen, xs[row, :num_real])
+        np.testing.assert_allclose(rollout.outputs[row, :num_real], logits, rtol=1e-10, atol=1e-12)
+        assert not weights[row, :, length:].any() and not weights[row, num_real:].any()
+        if length:
+            np.testing.assert_allclose(weights[row, :num_real, :length], maps, rtol=1e-10)
+        _, _, written = bahdanau_loop(arrays, seen, xs[row, :1], 5)
+        np.testing.assert_array_equal(got.tokens[row], written[1:])
+
+
+def test_bahdanau_order_gives_padding_no_gradient_and_streams(x64):
+    built, params, source, xs = bahdanau()
+
+    def loss(params, source):
+        rollout = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
+        return (rollout.outputs**2).sum()
+
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    of_params, of_source = gradient(params, source)
+    assert (np.asarray(of_source != 0).all(-1) == SOURCE_MASK).all()
+    clean = gradient(params, np.nan_to_num(source) + 7 * ~SOURCE_MASK[..., None])
+    jax.tree.map(np.testing.assert_array_equal, (of_params, of_source), clean)
+
+    whole = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
+    carry = built.encode(params, source, mask=SOURCE_MASK)
+    layer, ys = built.decoder(carry), []
+    for t in range(T):
+        carry, y = stepper(layer)(params.decoder, carry, xs[:, t], mask=MASK[:, t])
+        ys.append(y)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12),
+        (carry, jnp.stack(ys, 1)),
+        whole[:2],
+    )
+
+
 def test_streaming_and_chunks_agree_with_teacher_forcing(x64):
     built, params, source, xs = setting("additive")
     start = built.encode(params, source, mask=SOURCE_MASK)
@@ -264,6 +343,10 @@ def test_errors_name_the_argument():
         jr.encoder_decoder(cell, cell, readout, attention="dot")
     with pytest.raises(TypeError, match="^bridge must be a function"):
         jr.encoder_decoder(cell, cell, readout, bridge=3)
+    with pytest.raises(TypeError, match="^attending_cell must be a Cell or None"):
+        jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=readout)
+    with pytest.raises(ValueError, match="^attention must be a Score for an attending_cell"):
+        jr.encoder_decoder(cell, cell, readout, attending_cell=cell)
     with pytest.raises(TypeError, match="^reverse_source must be True or False"):
         jr.encoder_decoder(cell, cell, readout, reverse_source=1)
 
