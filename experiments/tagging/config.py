@@ -39,7 +39,7 @@ class Config:
     padded_updates: int = 8
     """Updates that are made both ways and compared, from the same parameters."""
     rounds: int = 7
-    """Rounds in which packed and padded minibatches are timed."""
+    """Rounds in which packed and padded minibatches are timed, in processor time."""
     out: Path | None = None
     """A new folder to write to; runs/tagging/TIME when left out."""
     resume: Path | None = None

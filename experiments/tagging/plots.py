@@ -21,7 +21,7 @@ CAPTIONS = {
     "training": "Left: accuracy on the validation files by epoch, a line for each seed. Right: "
     "lengths of the paragraphs that are trained on, in equal steps of the logarithm.",
     "layouts": "Left: losses of the same updates, packed and padded. Right: real characters a "
-    "second of a loss with its gradient; a point is a round.",
+    "processor second of a loss with its gradient; a point is a round.",
 }
 COLORS = dict(zip(DIRECTIONS, PALETTE, strict=False))
 SHOWN = (KEYWORD, NAME, NUMBER, STRING, COMMENT)
@@ -100,7 +100,7 @@ def layouts(measured: Sequence[Layouts], path: Path) -> None:
             right.plot(rate / 1e3, np.full(len(rate), row), ".", color=color)
         right.set_yticks(range(len(names)), names)
         right.invert_yaxis()
-        right.set_xlabel("real characters a second (thousands)")
+        right.set_xlabel("real characters a processor second (thousands)")
 
 
 def _first(tagged, direction):

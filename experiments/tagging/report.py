@@ -212,8 +212,8 @@ def _layouts_table(layouts: Sequence[Layouts]) -> Table:
             memory = f"{one.temporary_bytes[name] / 2**20:.1f}"
             rows.append((one.direction, name, f"{one.slots[name]:,}", f"{real:.0f}", rate, memory))
     title = (
-        "Loss and gradient of the same paragraphs: real characters a second, median [quartiles] "
-        "of interleaved rounds"
+        "Loss and gradient of the same paragraphs: real characters a processor second, median "
+        "[quartiles] of interleaved rounds"
     )
     columns = ("model", "layout", "steps computed", "of them real, %", "thousand characters / s")
     return Table(title, (*columns, "temporary MiB"), rows, num_names=2)

@@ -47,7 +47,7 @@ class Layouts(NamedTuple):
         gradient_difference: `[updates]`, at the same parameters, relative to the largest number.
         slots: Layout to steps computed in the measured minibatches, padding included.
         characters: Layout to real characters in them.
-        seconds: Layout to `[rounds]`.
+        seconds: Layout to processor seconds `[rounds]`.
         temporary_bytes: Layout to what XLA plans.
     """
 
@@ -60,7 +60,7 @@ class Layouts(NamedTuple):
     temporary_bytes: Mapping[str, int]
 
     def rate(self, layout: str) -> np.ndarray:
-        """Real characters a second, `[rounds]`."""
+        """Real characters a processor second, `[rounds]`."""
         return self.characters[layout] / self.seconds[layout]
 
 

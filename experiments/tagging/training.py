@@ -16,6 +16,8 @@ from experiments.tagging.model import initial_params, make_logits, make_loss, ma
 from experiments.tagging.results import Tagged
 from experiments.tagging.task import Corpus, Paragraph, Rows, Task, minibatches, packed_rows
 
+EVERY = 2  # epochs from one checkpoint to the next
+
 
 def train(
     config: Config,
@@ -43,7 +45,7 @@ def train(
             lambda epoch, seed=seed: epoch_rows(config, task.training, seed, epoch),
             config.epochs,
             checkpoints,
-            every=2,
+            every=EVERY,
             epoch_done=epoch_done,
         )
         predicted = predict(fitted.params, task.test.paragraphs)

@@ -48,7 +48,9 @@ SAME = Point(
     f"gradients within {TOLERANCE:g} of the largest number, losses of both trainings within "
     f"{TRAJECTORY:g}",
 )
-FASTER = Point("packed is faster", "more real characters a second than padded, in every round")
+FASTER = Point(
+    "packed is faster", "more real characters a processor second than padded, in every round"
+)
 POINTS = (FUTURE, WHERE, MEMORY, SAME, FASTER)
 
 
