@@ -30,7 +30,7 @@ EXPERIMENTS = {
     "digits": "Digits pixel by pixel: ten models of one size; accuracy, time, memory, reach.",
     "tagging": "The token of every character of Python source: both directions, packed or padded.",
 }
-EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "tyro", "vega_datasets")
+EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "sklearn", "tyro", "vega_datasets")
 
 FAILED, INTERRUPTED = 2, 130
 
