@@ -27,7 +27,7 @@ EXPERIMENTS = {
     "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
     "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
-    "digits": "Digits pixel by pixel: ten models of one size; accuracy, time, memory, reach.",
+    "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, memory, reach.",
     "tagging": "The token of every character of Python source: both directions, packed or padded.",
 }
 EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "sklearn", "tyro", "vega_datasets")
