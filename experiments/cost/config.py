@@ -34,10 +34,10 @@ class Config:
     rounds: int = 5
     """How often each time is measured; the median counts."""
     clock: Literal["wall", "processor"] = "wall"
-    """Seconds that passed, or seconds of all processor cores: the ones to take on a busy machine."""
+    """Seconds that passed, or seconds of all cores together: those to take on a busy machine."""
     tokens: int = 50
     """Streamed tokens of a round."""
-    memory_bound: float = 8.0
+    memory_bound: float = 4.0
     """GiB of temporary memory beyond which a gradient is compiled, but not run."""
     out: Path | None = None
     """A new folder to write to; runs/cost/TIME when left out."""

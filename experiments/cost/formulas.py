@@ -15,7 +15,10 @@ CONV_STEPS, EXPANSION, STATES = 3, 2, 16
 
 
 def carry_bytes(name: str, width: int, num_steps: int) -> int:
-    """Bytes of the carry of one sequence; T counts for attention alone."""
+    """Bytes of the carry of one sequence; T counts for attention alone.
+
+    Windows of steps count how many they hold: the 1 of Mamba and attention.
+    """
     head = width // HEADS
     numbers = {
         "elman": width,
@@ -24,7 +27,7 @@ def carry_bytes(name: str, width: int, num_steps: int) -> int:
         "gru": width,
         "lstm": 2 * width,
         "lru": 2 * width,
-        "mamba": EXPANSION * width * (CONV_STEPS + STATES),
+        "mamba": EXPANSION * width * (CONV_STEPS + STATES) + 1,
         "mlstm": HEADS * (head**2 + head + 1),
         ATTENTION: 2 * (num_steps - 1) * width + 1,
     }
