@@ -1,5 +1,6 @@
 """Four encoder-decoders of the same size."""
 
+import bisect
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,7 +54,10 @@ def matched_widths(config: Config) -> dict[str, int]:
 
     wanted = num_params(FIXED, config.width)
     widths = range(config.width // 2, config.width + 1)
-    return {
-        kind: min(widths, key=lambda width: abs(num_params(kind, width) - wanted))
-        for kind in config.models
-    }
+
+    def nearest(kind):
+        above = bisect.bisect_left(widths, wanted, key=lambda width: num_params(kind, width))
+        around = widths[max(above - 1, 0) : above + 1]
+        return min(around, key=lambda width: abs(num_params(kind, width) - wanted))
+
+    return {kind: nearest(kind) for kind in config.models}
