@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from experiments.checkpoints import Checkpoints
-from experiments.memory.config import LONGEST_HISTORY, Config
+from experiments.memory.config import Config
 from experiments.memory.counting import (
     Counted,
     all_histories,
@@ -37,8 +37,8 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
     total = rows.num_epochs * (len(config.models) + ROUNDED_WORK)
     with progress_bar(total) as bar:
         bar.stage("hand-made cells")
-        yield "parity", [one_bit()]
-        yield "register", registers(bottleneck.pairs)
+        yield "parity", [one_bit(config.history_bits)]
+        yield "register", registers(bottleneck.pairs, config.history_bits)
         bar.stage("rounded cells")
         yield "rounded", bottleneck.train(checkpoints, lambda epochs: bar.advance(work * epochs))
         bar.finish_stage("rounded cells")
@@ -46,30 +46,29 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
             bar.stage(LABELS[model])
             trained = train(config, model, rows, checkpoints, bar.advance)
             shown = ", ".join(
-                f"{task} {100 * scores.max(axis=0)[0]:.0f} %"
-                for task, scores in zip(config.tasks, trained.scores, strict=True)
+                f"{task} {100 * trained.chosen(config, task)[0]:.0f} %" for task in config.tasks
             )
             bar.finish_stage(f"{LABELS[model]}: {shown}")
             yield trained
 
 
-def one_bit() -> Counted:
+def one_bit(history_bits: int) -> Counted:
     """The parity cell; `bits_right` is the share of histories whose parity it holds."""
-    histories = all_histories(LONGEST_HISTORY)
+    histories = all_histories(history_bits)
     cell = parity_cell()
     carries = carries_of_all(cell, (), histories)
-    counted = count("parity of one bit", state_capacity_bits(cell, ()), as_codes(carries, 2))
+    counted = count("parity", 1, state_capacity_bits(cell, ()), as_codes(carries, 2))
     right = carries[..., 0] == histories.cumsum(axis=1) % 2
     return counted._replace(bits_right=right.mean(axis=0))
 
 
-def registers(pairs: list[tuple[int, int]]) -> list[Counted]:
+def registers(pairs: list[tuple[int, int]], history_bits: int) -> list[Counted]:
     """Shift registers with so many numbers of so many bits."""
-    histories = all_histories(LONGEST_HISTORY)
+    histories = all_histories(history_bits)
     counted = []
     for units, bits in pairs:
         cell = shift_register(units, bits)
         capacity = state_capacity_bits(cell, (), bits_per_number=bits)
         codes = as_codes(carries_of_all(cell, (), histories), 2**bits)
-        counted.append(count(f"register, {units} × {bits} bits", capacity, codes))
+        counted.append(count("shift register", units, capacity, codes))
     return counted

@@ -14,16 +14,23 @@ class Counted(NamedTuple):
     """What a cell makes of all histories of n = 1 … N bits.
 
     Attributes:
-        name: The cell.
+        kind: The cell.
+        units: Numbers in its carry, H.
         capacity: Bits its carry has, p H.
         states: Different carries, `[N]`.
         bits_right: Share of the bits that the best reader of the carry gets right, `[N]`.
     """
 
-    name: str
+    kind: str
+    units: int
     capacity: int
     states: np.ndarray
     bits_right: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """The cell with the size of its carry."""
+        return f"{self.kind}, {self.units} × {self.capacity // self.units} bits"
 
     @property
     def histories_right(self) -> np.ndarray:
@@ -37,7 +44,7 @@ def all_histories(num_steps: int) -> np.ndarray:
     return (numbers >> np.arange(num_steps)[::-1]) & 1
 
 
-def count(name: str, capacity: int, codes: np.ndarray) -> Counted:
+def count(kind: str, units: int, capacity: int, codes: np.ndarray) -> Counted:
     """From the carries of all histories as integers, `[2^N, N]`, one behind each step."""
     num_steps = codes.shape[1]
     states, bits_right = [], []
@@ -49,7 +56,7 @@ def count(name: str, capacity: int, codes: np.ndarray) -> Counted:
         states.append(len(ends_here))
         ones = np.stack([np.bincount(places, weights=bits) for bits in histories.T])
         bits_right.append(np.maximum(ones, ends_here - ones).sum() / histories.size)
-    return Counted(name, capacity, np.array(states), np.array(bits_right))
+    return Counted(kind, units, capacity, np.array(states), np.array(bits_right))
 
 
 def most_states(capacity: int, num_steps: int) -> int:

@@ -1,8 +1,9 @@
 """What is known to be learnt and to hold on longer rows, and how it is judged, before the run.
 
 Learnt: at least `LEARNT` of the answers right on new rows as long as the longest learnt from.
-Holds: learnt, and at least `HOLDS` right on the longest rows. Both of the seed with the least loss
-in training, because the claims are about what a model can do; every seed is in the tables.
+Holds: learnt, and at least `HOLDS` right on the longest rows. Both of the seed that is best on the
+rows before the longest, because the claims are about what a model can do; every seed is in the
+tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,10 +11,11 @@ from typing import NamedTuple
 
 from experiments.memory.config import Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
+from experiments.memory.networks import LABELS
 from experiments.memory.training import Trained
 from experiments.verdicts import Line, Verdict
 
-LEARNT, HOLDS = 0.95, 0.9
+LEARNT, HOLDS, HELP = 0.95, 0.9, 0.1
 
 
 class Claim(NamedTuple):
@@ -86,19 +88,21 @@ POSITIVE_FAIL = Line(
 )
 SIGNS_HELP = Line(
     "eigenvalues in (-1, 1) help",
-    f"with them at least {HOLDS:.0%} on the longest rows, below it with (0, 1), all else equal",
+    "on all rows longer than learnt from more right than with (0, 1), all else equal, and "
+    f"{HELP:.0%} more on the longest",
 )
 LINES = (COUNTING, REGISTER, PARITY_BIT, LEARN_PARITY, POSITIVE_FAIL, SIGNS_HELP)
 
 
 class Judged(NamedTuple):
-    """A claim beside what came out."""
+    """A claim beside what came out; `longer` are the scores on rows longer than learnt from."""
 
     task: str
     model: str
     claim: Claim
     learns: bool
     holds: bool
+    longer: tuple[float, ...]
 
     @property
     def disagreements(self) -> list[str]:
@@ -116,10 +120,12 @@ class Judged(NamedTuple):
 def judge(config: Config, trained: Trained) -> Iterator[Judged]:
     """All tasks of a model."""
     at_training = config.test_lengths.index(config.train_steps)
-    for task, scores in zip(config.tasks, trained.chosen, strict=True):
+    for task in config.tasks:
+        scores = trained.chosen(config, task)
         learns, holds = scores[at_training] >= LEARNT, scores[-1] >= HOLDS
         claim = CLAIMS[task].get(trained.model, UNKNOWN)
-        yield Judged(task, trained.model, claim, bool(learns), bool(learns and holds))
+        longer = tuple(map(float, scores[at_training + 1 :]))
+        yield Judged(task, trained.model, claim, bool(learns), bool(learns and holds), longer)
 
 
 def verdicts(
@@ -170,28 +176,32 @@ def parity_verdict(counted: Sequence[Counted]) -> Verdict:
 
 
 def _parity_verdicts(parity: Mapping[str, Judged]) -> list[Verdict]:
-    def known(models):
-        return all(model in parity for model in models)
+    def line(line, models, measured, passed):
+        if not all(model in parity for model in models):
+            return line.not_run()
+        chosen = [parity[model] for model in models]
+        return line.verdict("; ".join(map(measured, chosen)), passed(chosen))
 
-    def said(models):
-        return "; ".join(
-            f"{model} {'learns' if parity[model].learns else 'does not learn'}, "
-            f"{'holds' if parity[model].holds else 'does not hold'}"
-            for model in models
-        )
+    return [
+        line(LEARN_PARITY, NONLINEAR, _ends, lambda chosen: all(one.holds for one in chosen)),
+        line(POSITIVE_FAIL, POSITIVE, _ends, lambda chosen: not any(one.holds for one in chosen)),
+        line(SIGNS_HELP, TWINS, _on_longer, _signs_help),
+    ]
 
-    lines = []
-    for line, models, holds in (
-        (LEARN_PARITY, NONLINEAR, (True, True, True)),
-        (POSITIVE_FAIL, POSITIVE, (False, False, False, False)),
-        (SIGNS_HELP, TWINS, (True, False)),
-    ):
-        if known(models):
-            measured = tuple(parity[model].holds for model in models)
-            lines.append(line.verdict(said(models), measured == holds))
-        else:
-            lines.append(line.not_run())
-    return lines
+
+def _ends(one: Judged) -> str:
+    learns = "learns it" if one.learns else "does not learn it"
+    return f"{LABELS[one.model]} {learns}, {one.longer[-1]:.0%} on the longest"
+
+
+def _on_longer(one: Judged) -> str:
+    shares = ", ".join(f"{score:.0%}" for score in one.longer)
+    return f"{LABELS[one.model]}: {shares} on longer and longer rows"
+
+
+def _signs_help(twins: Sequence[Judged]) -> bool:
+    gains = [one - other for one, other in zip(*(twin.longer for twin in twins), strict=True)]
+    return min(gains) > 0 and gains[-1] >= HELP
 
 
 def _word(flag: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.figures import PALETTE, figure, line_styles
-from experiments.memory.config import LONGEST_HISTORY, Config
+from experiments.memory.config import Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
 from experiments.memory.networks import LABELS, MIXERS
 from experiments.memory.tasks import TASKS
@@ -19,8 +19,8 @@ CAPTIONS = {
     "number. Black: what counting allows at most; dotted: a hand-made shift register; lines with "
     "marks: a trained Elman cell. On the right, what the best reader of the carry gets right.",
     "lengths": "Share of right answers in the later half of rows that were not learnt from, the "
-    "seed with the least training loss. Learnt on rows up to the dashed line; dotted: what "
-    "answering without looking at the row gets.",
+    "seed that is best on the rows before the longest. Learnt on rows up to the dashed line; "
+    "dotted: what answering without looking at the row gets.",
     "training": "Share of right answers on the rows of the update, means of 25 updates, all "
     "seeds. Rows grow longer in the first half of the training.",
 }
@@ -33,7 +33,7 @@ def counting(
 ) -> None:
     """A column for each number of bits the carry can have."""
     capacities = sorted({one.capacity for one in registers})
-    steps = np.arange(1, LONGEST_HISTORY + 1)
+    steps = np.arange(1, config.history_bits + 1)
     with figure(path, max(5, 2.2 * len(capacities) + 0.8), 4.8) as canvas:
         axes = canvas.subplots(2, len(capacities), sharex=True, sharey="row", squeeze=False)
         for (top, bottom), capacity in zip(axes.T, capacities, strict=True):
@@ -58,19 +58,19 @@ def counting(
 
 
 def _draw_cells(top, bottom, steps, counted, capacity, line, marker):
-    same = [one for one in counted if one.capacity == capacity]
-    for one, color in zip(same, PALETTE, strict=False):
-        style = {"color": color, "linestyle": line, "marker": marker, "markersize": 3}
-        top.plot(steps, one.states, label=one.name, **style)
+    colors = dict(zip(dict.fromkeys(one.units for one in counted), PALETTE, strict=False))
+    for one in (one for one in counted if one.capacity == capacity):
+        style = {"color": colors[one.units], "linestyle": line, "marker": marker, "markersize": 3}
+        top.plot(steps, one.states, label=f"{one.kind}, H = {one.units}", **style)
         bottom.plot(steps, one.bits_right, **style)
 
 
 def lengths(results: Sequence[Trained], config: Config, path: Path) -> None:
     """A panel for each task, a curve for each model."""
     with _panels(config, path) as axes:
-        for index, (task, axis) in enumerate(zip(config.tasks, axes, strict=False)):
+        for task, axis in zip(config.tasks, axes, strict=False):
             for one in results:
-                axis.plot(config.test_lengths, one.chosen[index], **_style(one))
+                axis.plot(config.test_lengths, one.chosen(config, task), **_style(one))
             axis.axvline(config.train_steps, color="gray", linestyle="--", linewidth=0.8)
             axis.axhline(TASKS[task].chance, color="black", linestyle=":", linewidth=0.9)
             axis.set_xscale("log", base=2)
@@ -82,9 +82,10 @@ def lengths(results: Sequence[Trained], config: Config, path: Path) -> None:
 def training(results: Sequence[Trained], config: Config, path: Path) -> None:
     """A panel for each task, a curve for each model and seed."""
     with _panels(config, path) as axes:
-        for index, axis in enumerate(axes[: len(config.tasks)]):
+        for task, axis in zip(config.tasks, axes, strict=False):
             for one in results:
-                for seed, scores in enumerate(one.training_scores[index]):
+                for seed, place in enumerate(config.places(task)):
+                    scores = one.training_scores[place]
                     smooth = scores.reshape(-1, SMOOTHED).mean(axis=-1)
                     updates = SMOOTHED * np.arange(1, len(smooth) + 1)
                     style = _style(one) | {"marker": "", "linewidth": 1}

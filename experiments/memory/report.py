@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.memory import plots
-from experiments.memory.config import LONGEST_HISTORY, UPDATES_PER_CALL, Config
+from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
 from experiments.memory.expected import CLAIMS, UNKNOWN, Judged, judge, verdicts
 from experiments.memory.networks import LABELS
@@ -67,9 +67,10 @@ def _found(lines, counted, judged) -> Iterator[str]:
         if line.passed:
             yield f"{line.point}: {line.measured}."
     for one in counted.get("rounded", ()):
-        states, limit = one.states[-1], most_states(one.capacity, LONGEST_HISTORY)
+        longest = len(one.states)
+        states, limit = one.states[-1], most_states(one.capacity, longest)
         yield (
-            f"{one.name}: all {2**LONGEST_HISTORY:,} histories of {LONGEST_HISTORY} bits end in "
+            f"{one.name}: all {2**longest:,} histories of {longest} bits end in "
             f"{states:,} of {limit:,} states."
         )
     for task in dict.fromkeys(one.task for one in judged):
@@ -92,29 +93,31 @@ def _disagreements(judged: Sequence[Judged]) -> Iterator[str]:
 
 def _failed_seeds(config: Config, trained: Sequence[Trained]) -> Iterator[str]:
     for one in trained:
-        for task, seed in np.argwhere(one.failed):
+        for place in np.flatnonzero(one.failed):
+            task, seed = config.replicas[place]
             yield (
-                f"{LABELS[one.model]}, {config.tasks[task]}, seed {config.first_seed + seed}: "
-                "a loss or a parameter was not finite."
+                f"{LABELS[one.model]}, {TASKS[task].label}, seed {seed}: a loss or a parameter was "
+                "not finite."
             )
 
 
 def _counts_table(counted: Mapping[str, Sequence[Counted]]) -> Table:
     rows = []
     for one in (*counted["register"], *counted.get("rounded", ())):
-        past = min(LONGEST_HISTORY, one.capacity + 3)
+        longest = len(one.states)
+        past = min(longest, one.capacity + 3)
         rows.append(
             (
                 one.name,
                 str(one.capacity),
-                f"{one.states[-1]:,} of {most_states(one.capacity, LONGEST_HISTORY):,}",
+                f"{one.states[-1]:,} of {most_states(one.capacity, longest):,}",
                 _share(one, one.capacity),
                 _share(one, past),
                 f"{100 * most_bits_right(one.capacity, past):.1f}",
             )
         )
     columns = (
-        "cell", "p H", f"carries of all {LONGEST_HISTORY}-bit histories",
+        "cell", "p H", "carries of all histories",
         "bits right, n = p H (%)", "n = p H + 3 (%)", "at most (%)",
     )  # fmt: skip
     return Table("What the best reader of a rounded carry can give back", columns, rows)
@@ -131,7 +134,7 @@ def _scores_table(config: Config, trained: Sequence[Trained], index: int) -> Tab
         judged = list(judge(config, one))[index]
         scores = (
             " ".join("-" if np.isnan(score) else f"{100 * score:.0f}" for score in seeds)
-            for seeds in one.scores[index].T
+            for seeds in one.scores[config.places(task)].T
         )
         claim = CLAIMS[task].get(one.model, UNKNOWN)
         word = "-" if claim == UNKNOWN else "differs" if judged.disagreements else "as expected"
@@ -181,10 +184,8 @@ def _count_rows(counted: Mapping[str, Sequence[Counted]]) -> Iterator[dict[str, 
 
 def _replicas(config: Config, trained: Sequence[Trained]) -> Iterator[tuple[Any, ...]]:
     for one in trained:
-        for index, task in enumerate(config.tasks):
-            for seed in range(config.seeds):
-                name = {"model": one.model, "task": task, "seed": config.first_seed + seed}
-                yield one, (index, seed), name
+        for place, (task, seed) in enumerate(config.replicas):
+            yield one, place, {"model": one.model, "task": task, "seed": seed}
 
 
 def _score_rows(config: Config, trained: Sequence[Trained]) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from jax import lax
 import jaxrnn as jr
 from experiments.checkpoints import Checkpoints
 from experiments.fitting import Fitter
-from experiments.memory.config import LONGEST_HISTORY, UPDATES_PER_CALL, Config
+from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.counting import Counted, all_histories, as_codes, count
 from jaxrnn.types import Cell
 
@@ -56,14 +56,14 @@ def to_levels(h: Any, levels: Any) -> Any:
 
 
 class Bottleneck:
-    """An Elman cell with a rounded carry for every pair of `state_units` and `state_bits`, all at once."""
+    """An Elman cell with a rounded carry for every pair of units and bits, all at once."""
 
     def __init__(self, config: Config):
         self.config = config
         self.pairs = [(units, bits) for units in config.state_units for bits in config.state_bits]
         self.num_epochs = config.state_updates // UPDATES_PER_CALL
         self.cell = jr.elman(max(config.state_units))
-        self.hidden, self.reader = jr.dense(READER_UNITS), jr.dense(LONGEST_HISTORY)
+        self.hidden, self.reader = jr.dense(READER_UNITS), jr.dense(config.history_bits)
         units = np.arange(max(config.state_units))
         self.roundings = Rounding(
             levels=np.array([2.0**bits for _, bits in self.pairs], np.float32),
@@ -89,7 +89,7 @@ class Bottleneck:
         carries = self.outputs(params.cell, rounding, bits)
         hidden = jax.nn.gelu(jr.unroll(self.hidden, params.hidden, carries).outputs)
         logits = jr.unroll(self.reader, params.reader, hidden).outputs
-        steps = np.arange(LONGEST_HISTORY)
+        steps = np.arange(self.config.history_bits)
         ago = steps[:, None] - steps  # the reader's outputs are the newest bit, the one before, …
         labels = bits[..., np.maximum(ago, 0)]
         losses = optax.losses.sigmoid_binary_cross_entropy(logits, labels)
@@ -106,7 +106,7 @@ class Bottleneck:
 
         def batches(epoch):
             rng = np.random.default_rng([config.first_seed, epoch])
-            shape = (UPDATES_PER_CALL, BATCH, LONGEST_HISTORY)
+            shape = (UPDATES_PER_CALL, BATCH, config.history_bits)
             return rng.integers(0, 2, shape).astype(np.float32)
 
         alone = optax.adam(optax.cosine_decay_schedule(1e-2, config.state_updates))
@@ -120,7 +120,7 @@ class Bottleneck:
 
     def count(self, params: RoundedParams) -> list[Counted]:
         """Of every pair."""
-        histories = all_histories(LONGEST_HISTORY).astype(np.float32)
+        histories = all_histories(self.config.history_bits).astype(np.float32)
         outputs = jax.jit(self.outputs)
         counted = []
         for index, (units, bits) in enumerate(self.pairs):
@@ -128,5 +128,5 @@ class Bottleneck:
             carries = outputs(one, rounding, histories)[..., :units]
             levels = np.asarray(to_levels(carries, rounding.levels))
             codes = as_codes(levels, 2**bits)
-            counted.append(count(f"Elman, {units} × {bits} bits", units * bits, codes))
+            counted.append(count("Elman", units, units * bits, codes))
         return counted

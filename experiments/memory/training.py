@@ -21,17 +21,17 @@ _TRAINING, _TEST = 0, 1
 
 
 class Trained(NamedTuple):
-    """A model after its trainings, one for each task and seed.
+    """A model after its trainings, in the order of `Config.replicas`.
 
     Attributes:
         model: Its name.
         width: Features of its blocks.
         num_params: Parameters of one training.
         state_bits: Bits of its carry in float32.
-        losses: `[tasks, seeds, updates]`.
+        losses: `[replicas, updates]`.
         training_scores: The same shape, of the rows of the update.
-        scores: `[tasks, seeds, lengths]`, on rows that were not learnt from.
-        failed: bool `[tasks, seeds]`, a loss or a parameter was not finite.
+        scores: `[replicas, lengths]`, on rows that were not learnt from.
+        failed: bool `[replicas]`, a loss or a parameter was not finite.
         seconds: Wall time, compilation included; not what a checkpoint brought.
     """
 
@@ -45,11 +45,17 @@ class Trained(NamedTuple):
     failed: np.ndarray
     seconds: float
 
-    @property
-    def chosen(self) -> np.ndarray:
-        """The scores `[tasks, lengths]` of the seed with the least loss at the end of training."""
-        late = np.nan_to_num(self.losses[..., -UPDATES_PER_CALL:].mean(axis=-1), nan=np.inf)
-        return self.scores[np.arange(len(late)), late.argmin(axis=1)]
+    def chosen(self, config: Config, task: str) -> np.ndarray:
+        """The scores `[lengths]` of one seed of a task.
+
+        It is the best on the rows before the longest, and of equals that with the least loss at
+        the end of training: the longest rows, on which it is judged, have no say.
+        """
+        places = config.places(task)
+        scores = np.nan_to_num(self.scores[places])
+        late = np.nan_to_num(self.losses[places, -UPDATES_PER_CALL:].mean(axis=1), nan=np.inf)
+        before_longest = scores[:, max(0, len(config.longer) - 2)]
+        return self.scores[places[np.lexsort((late, -before_longest))[0]]]
 
 
 class Rows:
@@ -126,24 +132,18 @@ def train(
     fitted = fitter.fit(
         model, params, rows.batches, rows.num_epochs, checkpoints, every=10, epoch_done=epoch_done
     )
-    num_tasks = len(config.tasks)
-
-    def by_task(values):
-        return values.reshape(num_tasks, config.seeds, *values.shape[1:])
-
     losses = np.concatenate(fitted.history["losses"]).T
     leaves = [leaf.reshape(len(keys), -1) for leaf in jax.tree.leaves(fitted.params)]
-    finite = np.isfinite(np.concatenate([losses, *leaves], axis=1)).all(axis=1)
     alone = jax.tree.map(lambda leaf: leaf[0], fitted.params)
     return Trained(
         model=model,
         width=network.width,
         num_params=count_params(alone),
         state_bits=state_capacity_bits(network.layer, alone),
-        losses=by_task(losses),
-        training_scores=by_task(np.concatenate(fitted.history["scores"]).T),
-        scores=by_task(ask(config, network, fitted.params, rows.test())),
-        failed=~by_task(finite),
+        losses=losses,
+        training_scores=np.concatenate(fitted.history["scores"]).T,
+        scores=ask(config, network, fitted.params, rows.test()),
+        failed=~np.isfinite(np.concatenate([losses, *leaves], axis=1)).all(axis=1),
         seconds=time.perf_counter() - start,
     )
 
@@ -157,18 +157,18 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 def ask(config: Config, network: Any, params: Any, rows: Examples) -> np.ndarray:
     """The share of right answers on rows of each length, `[replicas, lengths]`."""
-    is_number = np.array([TASKS[task].is_number for task in config.tasks])
 
     @jax.jit
     def right(params, examples, is_number):
         return loss_and_right(network.outputs(params, examples), examples, is_number)[1]
 
     scores = []
-    for index in range(len(config.replicas)):
-        task = index // config.seeds
+    for index, (task, _) in enumerate(config.replicas):
+        place = config.tasks.index(task)
         one = jax.tree.map(lambda leaf: leaf[index], params)  # noqa: B023
-        examples = jax.tree.map(lambda leaf: leaf[task], rows)  # noqa: B023
-        scores.append(shares(config, right(one, examples, is_number[task]), examples))
+        examples = jax.tree.map(lambda leaf: leaf[place], rows)  # noqa: B023
+        flags = right(one, examples, TASKS[task].is_number)
+        scores.append(shares(config, flags, examples))
     return np.stack(scores)
 
 
