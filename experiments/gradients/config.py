@@ -57,7 +57,6 @@ class Config:
     def quick_form(cls) -> "Config":
         """What `--quick` makes the defaults."""
         return cls(
-            num_units=16,
             gains=(0.5, 0.8, 1.0, 1.4, 2.0),
             seeds=1,
             delays=(4, 12),
@@ -80,8 +79,8 @@ class Config:
         rising = all(a < b for a, b in zip(self.gains, self.gains[1:], strict=False))
         good = rising and 1.0 in self.gains and 0 < self.gains[0] and self.gains[-1] < math.inf
         require(good, "gains", self, "rising, finite, above 0, with 1 among them")
-        # A linear carry at the largest radius must not overflow float32.
-        most = 80 / max(math.log(self.gains[-1]), 1e-3)
+        # No linear carry may overflow float32.
+        most = min(200, 80 / max(math.log(self.gains[-1]), 1e-3))
         expected = f"at most {most:.0f} for a radius of {self.gains[-1]:g}"
         require(self.num_steps <= most, "num_steps", self, expected)
         for name in ("delays", "truncations"):

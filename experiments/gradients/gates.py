@@ -18,14 +18,15 @@ from jaxrnn.diagnostics import (
 
 SPECTRUM_STEPS = 40
 HEARD = 1e-3
+ELMAN, CHRONO = "Elman", "LSTM, chrono"
 
 # From units and steps to a cell.
 CELLS: Mapping[str, Callable[[int, int], jr.Cell]] = {
-    "Elman": lambda units, steps: jr.elman(units),
+    ELMAN: lambda units, steps: jr.elman(units),
     "GRU": lambda units, steps: jr.gru(units),
     "LSTM, forget bias 0": lambda units, steps: jr.lstm(units, forget_bias=0.0),
     "LSTM, forget bias 1": lambda units, steps: jr.lstm(units, forget_bias=1.0),
-    "LSTM, chrono": lambda units, steps: jr.lstm(units, chrono=steps),
+    CHRONO: lambda units, steps: jr.lstm(units, chrono=steps),
 }
 
 
@@ -37,14 +38,15 @@ class Gated(NamedTuple):
         sensitivity: Of the last output to every input, `[S, T]`.
         horizons: Steps back until `HEARD` of the largest sensitivity is left, `[S]`.
         exponents: The largest Lyapunov exponent, nats a step, `[S]`.
-        spectrum: Logarithms of the singular values of ∂hₜ/∂h₀ for the first seed, `[t, N]`.
+        spectrum: Logarithms of the singular values of ∂hₜ/∂h₀ for the first seed, `[t, N]`; of the
+            first and the last cell only.
     """
 
     name: str
     sensitivity: np.ndarray
     horizons: np.ndarray
     exponents: np.ndarray
-    spectrum: np.ndarray
+    spectrum: np.ndarray | None
 
 
 def look_at(config: Config, name: str) -> Gated:
@@ -66,6 +68,8 @@ def look_at(config: Config, name: str) -> Gated:
     sensitivity, horizons, exponents = (
         np.asarray(values, np.float64) for values in look(params, xs)
     )
+    if name not in (ELMAN, CHRONO):
+        return Gated(name, sensitivity, horizons, exponents, None)
     first = jax.tree.map(lambda leaf: leaf[0], params)
     spectrum = jacobian_spectrum(cell, first, xs[0, :SPECTRUM_STEPS])
     logs = np.asarray(spectrum, np.float64)

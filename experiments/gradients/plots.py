@@ -67,7 +67,7 @@ def radius(config: Config, swept: Sequence[Swept], path: Path) -> None:
         axes[0, 0].set_ylabel("largest Lyapunov exponent\n(nats per step)")
         axes[1, 0].set_ylabel("norm of the carry ‖hₜ‖")
         axes[0, 0].legend()
-        axes[1, 0].legend(fontsize="small")
+        axes[1, len(swept) // 2].legend(fontsize="small")
 
 
 def gates(config: Config, gated: Sequence[Gated], path: Path) -> None:
@@ -77,8 +77,9 @@ def gates(config: Config, gated: Sequence[Gated], path: Path) -> None:
         left, right = canvas.subplots(1, 2)
         draw_last_output_sensitivity(left, {one.name: one.sensitivity[0] for one in gated})
         left.set_ylim(bottom=1e-12)
-        for index in dict.fromkeys((0, len(gated) // 2, len(gated) - 1)):
-            draw_jacobian_spectrum(right, gated[index].spectrum, gated[index].name, PALETTE[index])
+        for one, color in zip(gated, PALETTE, strict=False):
+            if one.spectrum is not None:
+                draw_jacobian_spectrum(right, one.spectrum, one.name, color)
         right.set_ylim(bottom=-30)
 
 

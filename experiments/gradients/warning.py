@@ -14,7 +14,7 @@ import optax
 
 import jaxrnn as jr
 from experiments.gradients.config import Config
-from experiments.gradients.sweep import NUM_INPUTS, ORTHOGONAL, recurrent_kernel
+from experiments.gradients.sweep import ACTIVATIONS, NUM_INPUTS, ORTHOGONAL, recurrent_kernel
 from jaxrnn.diagnostics import carry_norms, gradient_norms, last_output_sensitivity
 
 MAX_NORM, RATE = 1.0, 0.01
@@ -30,11 +30,12 @@ class Net(NamedTuple):
 
 
 HEALTHY, VANISHING, EXPLODING = "healthy", "vanishing", "exploding"
-# The healthy one keeps to where tanh is nearly linear.
+# The healthy one keeps to where tanh is nearly linear. The exploding one is linear: whether tanh or
+# relu explode at a given radius depends on the kernel and the inputs.
 NETS: Mapping[str, Net] = {
     HEALTHY: Net(jnp.tanh, 1.0, 0.02),
     VANISHING: Net(jnp.tanh, 0.5, 1.0),
-    EXPLODING: Net(jax.nn.relu, 1.3, 1.0),
+    EXPLODING: Net(ACTIVATIONS["linear"], 1.2, 1.0),
 }
 
 

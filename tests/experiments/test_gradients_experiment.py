@@ -22,7 +22,7 @@ from experiments.run_folder import RunFolder
 
 CONFIG = Config(
     num_units=4,
-    num_steps=20,
+    num_steps=60,
     gains=(0.5, 1.0, 2.0),
     seeds=1,
     delays=(2,),
@@ -131,6 +131,8 @@ def learned(one, reached):
     ],
 )
 def test_a_criterion_can_fail(results, point, kind, change):
+    if kind is not Recalled:  # 100 updates teach too little to pass.
+        assert words(results)[point] == "pass"
     assert words(changed(results, kind, change))[point] == "FAIL"
 
 
