@@ -51,7 +51,7 @@ def test_the_most_bits_right_is_reached_by_the_perfect_code_of_seven_bits():
 
 
 def test_count_of_a_carry_that_is_the_number_of_ones():
-    counted = count("ones", 3, np.cumsum(all_histories(4), axis=1))
+    counted = count("ones", 1, 3, np.cumsum(all_histories(4), axis=1))
     assert counted.states.tolist() == [2, 3, 4, 5]
     assert counted.histories_right.tolist() == [1, 3 / 4, 4 / 8, 5 / 16]
     # n = 2: one history with no ones, two with one of them, of whose four bits two are right.
@@ -66,7 +66,7 @@ def test_a_shift_register_holds_the_last_bits_and_nothing_else(units, bits):
     capacity = units * bits
     newest = histories[:, -capacity:] @ 2 ** np.arange(capacity)[::-1]
     assert (as_codes(carries[:, -1], 2**bits) == newest).all()
-    counted = count("register", capacity, as_codes(carries, 2**bits))
+    counted = count("register", units, capacity, as_codes(carries, 2**bits))
     assert register_verdict([counted]).passed and counting_verdict([counted]).passed
     missing = NUM_STEPS - capacity
     assert counted.bits_right[-1] == pytest.approx(1 - missing / 2 / NUM_STEPS)
@@ -108,12 +108,12 @@ def test_the_carries_of_a_rounded_network_keep_to_the_bound():
 def test_the_lines_can_fail():
     states = np.array([most_states(2, n) for n in range(1, 5)])
     right = np.array([most_bits_right(2, n) for n in range(1, 5)])
-    good = Counted("good", 2, states, right)
+    good = Counted("good", 1, 2, states, right)
     assert counting_verdict([good]).passed and register_verdict([good]).passed
     for bad in (good._replace(states=states + 1), good._replace(bits_right=right + 0.01)):
         assert not counting_verdict([good, bad]).passed
     assert not register_verdict([good, good._replace(states=states - [0, 0, 0, 1])]).passed
-    one_bit = Counted("parity", 1, np.array([2, 2]), np.array([1.0, 1.0]))
+    one_bit = Counted("parity", 1, 1, np.array([2, 2]), np.array([1.0, 1.0]))
     assert parity_verdict([one_bit]).passed
     for change in (
         {"bits_right": np.array([1.0, 0.99])}, {"states": np.array([2, 3])}, {"capacity": 2},
