@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments.matched import HEADS
 from experiments.options import (
     require,
     require_counts,
@@ -93,4 +92,3 @@ class Config:
         require(0.01 <= self.held_out <= 0.5, "held_out", self, "from 0.01 to 0.5")
         require(0 < self.training_share <= 1, "training_share", self, "above 0 and at most 1")
         require(self.written_length >= 16, "written_length", self, "at least 16")
-        require(self.prompts % HEADS == 0, "prompts", self, "even")

@@ -13,6 +13,7 @@ from experiments.memorisation.results import Chosen, Traced
 from experiments.plots import draw_input_sensitivity
 
 COLUMNS = 32
+LEAST = 1e-4  # per cent, where the curves by distance end
 SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#56B4E9"])
 
 
@@ -21,7 +22,7 @@ def passage(chosen: Chosen, traced: Sequence[Traced], path: Path) -> None:
     text = chosen.passages[0].prompt
     at = pointed_at(text)
     num_rows = -(-len(text) // COLUMNS)
-    with figure(path, 4.2 * len(traced), 1.5 + 0.34 * num_rows) as canvas:
+    with figure(path, 4.2 * len(traced), 1.2 + 0.27 * num_rows) as canvas:
         for axes, one in zip(np.ravel(canvas.subplots(1, len(traced))), traced, strict=True):
             shares = shares_of_largest(one.connections.strength[0, at, :at])
             levels = np.zeros(num_rows * COLUMNS)
@@ -78,8 +79,8 @@ def reach(traced: Sequence[Traced], path: Path) -> None:
             places = np.arange(1, len(shares) + 1)
             look = {"color": color, "label": LABELS[one.model.mixer]}
             left.plot(places, 100 * np.where(shares > 0, shares, np.nan), **look)
-            right.plot(places, 100 * (shares.sum() - np.cumsum(shares)), **look)
-        left.set(xscale="log", yscale="log", ylabel="share of the gradient (%)")
+            right.plot(places, 100 * (1 - np.cumsum(shares)), **look)
+        left.set(xscale="log", yscale="log", ylabel="share of the gradient (%)", ylim=(LEAST, None))
         right.set(xscale="log", ylabel="share from further back (%)", ylim=(0, None))
         for axes in (left, right):
             axes.set_xlabel("characters back")

@@ -26,19 +26,17 @@ class Traced(NamedTuple):
     connections: Connections
 
     def by_distance(self) -> np.ndarray:
-        """The share of the dependence on the character so many places back, `[T - 1]`.
+        """The share of the dependence on the character so many places back, `[T // 2]`.
 
-        A mean over the predictions in the second half of the passages, so that each has at least
-        half of a passage in front of it; the first number is that of the last character.
+        A mean over the predictions in the second half of the passages, each of which has so many
+        characters in front of it; the first number is that of the last character.
         """
         shares = self.connections.shares()
         length = shares.shape[-1]
-        rows = np.arange(length // 2, length)
-        found = np.zeros(length - 1)
-        for row in rows:
-            found[:row] += shares[:, row, :row][:, ::-1].mean(axis=0)
-        return found / len(rows)
+        reach = length // 2
+        rows = [shares[:, row, row - reach : row][:, ::-1] for row in range(reach, length)]
+        return np.mean(rows, axis=(0, 1))
 
     def beyond(self, distance: int) -> float:
         """The share of the dependence on characters more than `distance` places back."""
-        return float(self.by_distance()[distance:].sum())
+        return float(1 - self.by_distance()[:distance].sum())
