@@ -33,7 +33,7 @@ def counting(
 ) -> None:
     """A column for each number of bits the carry can have."""
     capacities = sorted({one.capacity for one in registers})
-    steps = np.arange(1, config.history_bits + 1)
+    steps = list(range(1, config.history_bits + 1))
     with figure(path, max(5, 2.2 * len(capacities) + 0.8), 4.8) as canvas:
         axes = canvas.subplots(2, len(capacities), sharex=True, sharey="row", squeeze=False)
         for (top, bottom), capacity in zip(axes.T, capacities, strict=True):

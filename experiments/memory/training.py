@@ -143,7 +143,7 @@ def train(
         losses=losses,
         training_scores=np.concatenate(fitted.history["scores"]).T,
         scores=ask(config, network, fitted.params, rows.test()),
-        failed=~np.isfinite(np.concatenate([losses, *leaves], axis=1)).all(axis=1),
+        failed=np.any(~np.isfinite(np.concatenate([losses, *leaves], axis=1)), axis=1),
         seconds=time.perf_counter() - start,
     )
 

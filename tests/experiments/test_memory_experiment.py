@@ -49,6 +49,7 @@ def stop_after(monkeypatch, calls):
     monkeypatch.setattr(Bar, "advance", counted)
 
 
+@pytest.mark.usefixtures("compiled_once")
 def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_same_bits(
     tmp_path, capsys, monkeypatch
 ):
