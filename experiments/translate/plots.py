@@ -31,7 +31,7 @@ CAPTIONS = {
     "bottleneck": "The fixed vector when only some of its units reach the decoder: numbers "
     "written right, and its full width at the right end; dashed: additive attention.",
     "training": "Loss of the updates, the median of every 50, and the share of tokens that were "
-    "right behind the true prefix.",
+    "right behind the true prefix; dotted: the narrowed vector.",
 }
 _DASHES = {FIXED: "-", REVERSED: "--", DOT: "-", ADDITIVE: "--"}
 _STYLES = {kind: style | {"linestyle": _DASHES[kind]} for kind, style in line_styles(KINDS).items()}

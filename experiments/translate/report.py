@@ -10,12 +10,17 @@ from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, mean_and_spread, show
 from experiments.translate import plots
-from experiments.translate.config import Config
+from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.expectations import judged
 from experiments.translate.maps import examples
 from experiments.translate.model import LABELS, WITH_ATTENTION
 from experiments.translate.results import Measured
-from experiments.translate.scores import length_groups, whole_kinds
+from experiments.translate.scores import (
+    digit_groups,
+    exact_by_kind,
+    length_groups,
+    whole_kinds,
+)
 from experiments.verdicts import verdicts_table, what_failed
 
 CLAIM = (
@@ -24,6 +29,7 @@ CLAIM = (
     "such bottleneck. Numbers in words are read letter by letter and written in digits, and no "
     "number of the test is in training in any language."
 )
+LEARNT = 99.0
 
 
 def report(config: Config, results: Sequence[Measured], folder: RunFolder) -> Page:
@@ -37,6 +43,7 @@ def report(config: Config, results: Sequence[Measured], folder: RunFolder) -> Pa
         verdicts_table("What was expected, and what came", lines),
         _models_table(config, results),
         _lengths_table(config, results),
+        _digits_table(results),
         _languages_table(config, results),
         _examples_table(config, results),
     ]
@@ -50,7 +57,7 @@ def report(config: Config, results: Sequence[Measured], folder: RunFolder) -> Pa
     ]
     found = [f"{sum(line.passed is True for line in lines)} of {len(lines)} expectations held."]
     found += [f"{line.point}: {line.measured}." for line in lines if line.passed]
-    found.append(_sizes(results))
+    found += [*_letters_apart(results), *_learnt(results), _sizes(results)]
     return Page("translate", CLAIM, tables, _pictures(config, results, folder), found, failed)
 
 
@@ -88,20 +95,22 @@ def _models_table(config: Config, results: Sequence[Measured]) -> Table:
     for label, group in _by_label(results).items():
         good = [one for one in group if not one.fitted.failed]
         scores = [
-            (one.forced_share[within], one.written_share[within], one.exact[within])
-            + (one.exact[~within],)
+            (one.fitted.history["right"][-1], one.forced_share[within])
+            + (one.written_share[within], one.exact[within], one.exact[~within])
             for one in good
         ]
-        cells = [_percent([seed[index] for seed in scores]) for index in range(4)]
+        cells = [_percent([seed[index] for seed in scores]) for index in range(5)]
         first = group[0]
         sizes = f"{first.setting.width}", f"{first.fitted.num_params:,}"
         num_failed = f"{len(group) - len(good)} of {len(group)}"
         rows.append((label, *sizes, *cells, num_failed))
-    columns = ("model", "width", "parameters", "tokens right, true prefix", "tokens right, alone")
-    columns += ("all right, alone", "all right, longer sources", "failed seeds")
+    columns = ("model", "width", "parameters", "tokens right in training", "true prefix")
+    columns += ("tokens right, alone", "all right, alone", "longer sources", "failed seeds")
     title = (
-        f"Held-out numbers, %: {within.sum()} with sources of up to {config.longest} letters, as "
-        f"in training; the column before the last: {(~within).sum()} longer ones"
+        f"Tokens of the last {UPDATES_PER_EPOCH} updates and of {within.sum()} held-out pairs with "
+        f"sources of up to {config.longest} letters, as in training: right behind the true prefix "
+        f"and left alone, and numbers with every token right, there and in {(~within).sum()} "
+        "longer sources; %"
     )
     return Table(title, columns, rows)
 
@@ -121,6 +130,17 @@ def _lengths_table(config: Config, results: Sequence[Measured]) -> Table:
         rows.append((f"{name}{', not in training' if beyond else ''}", str(mask.sum()), *shares))
     title = "Numbers written right by the letters of the source, %"
     return Table(title, ("letters", "pairs", *labels), rows)
+
+
+def _digits_table(results: Sequence[Measured]) -> Table:
+    labels = _by_label(results)
+    rows = []
+    for digits, median, *halves in digit_groups(results[0].task.held_out):
+        for words, mask in zip(("up to", "above"), halves, strict=True):
+            shares = [_percent([one.exact[mask] for one in group]) for group in labels.values()]
+            rows.append((str(digits), f"{words} {median:g}", str(mask.sum()), *shares))
+    title = "Numbers written right by digits, and by letters around the median of those digits, %"
+    return Table(title, ("digits", "letters", "pairs", *labels), rows, num_names=2)
 
 
 def _languages_table(config: Config, results: Sequence[Measured]) -> Table:
@@ -146,6 +166,35 @@ def _examples_table(config: Config, results: Sequence[Measured]) -> Table:
         "The longest held-out source of each language within the lengths in training, as written"
     )
     return Table(title, ("source", "number", *(LABELS[kind] for kind in whole)), rows)
+
+
+def _learnt(results: Sequence[Measured]) -> list[str]:
+    """Whether the fixed vector has learnt its training; if not, more updates could change it."""
+    shares = [
+        100 * float(one.fitted.history["right"][-1].mean())
+        for one in whole_kinds(results).get(FIXED, [])
+    ]
+    if not shares or min(shares) >= LEARNT:
+        return []
+    return [
+        f"The fixed vector has not learnt its training either: {min(shares):.1f} % of the tokens "
+        "were right at its end. What is compared is what so many updates of so many parameters "
+        "reach, not what a vector of that width could hold."
+    ]
+
+
+def _letters_apart(results: Sequence[Measured]) -> list[str]:
+    """What the length does where the number of digits does not change; no expectation of it."""
+    exact = exact_by_kind(results)
+    *_, (digits, median, shorter, longer) = digit_groups(results[0].task.held_out)
+    shares = [
+        f"{LABELS[kind]} {100 * right[shorter].mean():.0f} and {100 * right[longer].mean():.0f} %"
+        for kind, right in exact.items()
+    ]
+    return [
+        f"Long sources are mostly large numbers. Of numbers of {digits} digits alone, sources of "
+        f"up to {median:g} letters and longer ones: {', '.join(shares)}."
+    ]
 
 
 def _sizes(results: Sequence[Measured]) -> str:

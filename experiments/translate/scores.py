@@ -22,6 +22,20 @@ def length_groups(lengths: np.ndarray, longest: int) -> Iterator[tuple[str, np.n
             yield f"{low + 1} to {high}", mask
 
 
+def digit_groups(pairs: Pairs) -> Iterator[tuple[int, float, np.ndarray, np.ndarray]]:
+    """`(digits, median, shorter, longer)`: of each number of digits the sources around the median.
+
+    Long sources are mostly large numbers; here the length differs and what is to be said does not.
+    """
+    num_digits = np.char.str_len(pairs.numbers.astype(str))
+    for digits in range(2, num_digits.max() + 1):
+        mask = num_digits == digits
+        if mask.any():
+            median = float(np.median(pairs.lengths[mask]))
+            shorter = pairs.lengths <= median
+            yield digits, median, mask & shorter, mask & ~shorter
+
+
 def longest_quarter(pairs: Pairs, longest: int) -> np.ndarray:
     """The longest sources whose lengths are in training, bool `[N]`."""
     low = round((PARTS - 1) * longest / PARTS)

@@ -12,7 +12,7 @@ from experiments.translate.config import KINDS, Config
 from experiments.translate.expectations import LINES, judged
 from experiments.translate.maps import examples, order_of_last_digits
 from experiments.translate.results import Measured
-from experiments.translate.scores import length_groups, mean_and_interval
+from experiments.translate.scores import digit_groups, length_groups, mean_and_interval
 from experiments.translate.task import Task
 from experiments.translate.training import Setting
 
@@ -126,6 +126,17 @@ def test_length_groups_are_quarters_and_what_is_beyond():
         ("19 to 24", [3]),
         ("25 to 40", [4, 5]),
     ]
+
+
+def test_digit_groups_split_sources_of_the_same_number_of_digits():
+    groups = list(digit_groups(PAIRS))
+    assert [digits for digits, *_ in groups] == [2, 3]
+    for digits, median, shorter, longer in groups:
+        both = shorter | longer
+        assert not (shorter & longer).any()
+        of_digits = [len(str(number)) == digits for number in PAIRS.numbers]
+        np.testing.assert_array_equal(both, of_digits)
+        assert PAIRS.lengths[shorter].max() <= median < PAIRS.lengths[longer].min()
 
 
 def test_an_interval_is_over_numbers_not_pairs():
