@@ -50,7 +50,7 @@ def training_chunks(texts: Sequence[str], batch_size: int, num_steps: int, seed)
     What is left behind the last whole chunk of the streams is not read in this pass.
     """
     order = np.random.default_rng(seed).permutation(len(texts))
-    whole = stream_of([texts[index] for index in order.tolist()])
+    whole = stream_of([texts[int(index)] for index in order])
     num_chunks = len(whole.xs) // (batch_size * num_steps)
     length = num_chunks * num_steps
     rows = [
