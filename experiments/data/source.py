@@ -39,7 +39,7 @@ class Source(NamedTuple):
         position: `[N]`, how many characters of its token come before it; `NO_TOKEN` in between.
         length: `[N]`, how many characters its token has; `NO_TOKEN` in between.
         ends: Ends of logical lines and of blank or comment lines: where the text may be cut.
-        blank: Those of `ends` behind a blank line.
+        blank: Those of `ends` behind a blank line, the last of several.
     """
 
     name: str
@@ -94,8 +94,9 @@ def label_text(name: str, text: str) -> Source:
             blank.append(not text[text.rfind("\n", 0, first) + 1 : first].strip())
     places = {character: place for place, character in enumerate(CHARACTERS)}
     characters = np.array([places.get(character, UNKNOWN) for character in text], np.int32)
-    ends = np.array(ends, int)
-    return Source(name, characters, labels, position, length, ends, ends[np.array(blank, bool)])
+    ends, blank = np.array(ends, int), np.array(blank, bool)
+    last_blank = ends[blank & ~np.append(blank[1:], False)]
+    return Source(name, characters, labels, position, length, ends, last_blank)
 
 
 def _load(path):

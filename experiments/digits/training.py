@@ -16,6 +16,7 @@ from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
 
 SCORED_TOGETHER = NUM_VALIDATION
+EVERY = 10  # epochs from one checkpoint to the next
 
 
 class Trained(NamedTuple):
@@ -83,7 +84,7 @@ def train(
         return state, metrics | {"validation": right.mean(axis=-1)}
 
     state, epochs = checkpoints.run(
-        sized.name, state, config.epochs, one_epoch, every=10, epoch_done=epoch_done
+        sized.name, state, config.epochs, one_epoch, every=EVERY, epoch_done=epoch_done
     )
     history = {name: _trainings_first(values) for name, values in epochs.items()}
     params = jax.device_get(state.params)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from experiments.data.source import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
 from experiments.figures import PALETTE, figure, line_styles
@@ -35,6 +36,7 @@ def positions(truth: Truth, good: Mapping[str, Sequence[Tagged]], path: Path) ->
         panels = canvas.subplots(1, len(SHOWN), sharey=True)
         for axes, label in zip(panels, SHOWN, strict=True):
             axes.set(title=CLASSES[label], xlabel="place in the token")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             at = [(truth.labels == label) & (truth.position == place) for place in range(PLACES)]
             kept = [place for place in range(PLACES) if at[place].sum() >= ENOUGH]
             for name, seeds in good.items():

@@ -75,6 +75,8 @@ def test_a_formatted_string_is_one_string():
 
 
 def test_cuts_stand_outside_strings_and_brackets():
+    twice = "a\n\n\nb\n"
+    assert list(task.pieces(label_text("text", twice), 1000)) == [(0, 4), (4, 6)]
     found = label_text("text", TEXT)
     pieces = [TEXT[first:last] for first, last in task.pieces(found, 1000)]
     assert "".join(pieces) == TEXT
