@@ -41,6 +41,8 @@ class Config:
     """The smallest seed; the others follow it."""
     num_params: int = 8000
     """Parameters of a model, to be met as near as its width allows."""
+    num_blocks: int = 2
+    """Blocks on each other."""
     train_steps: int = 16
     """Steps of the longest rows to learn from; the shorter ones come first."""
     longer: tuple[int, ...] = (1, 2, 4, 8)
@@ -68,7 +70,7 @@ class Config:
     resume: Path | None = None
     """The folder of an interrupted or killed run with the same options, to go on from."""
     quick: bool = False
-    """A short form: three models on parity, two seeds, fewer updates."""
+    """A short form: three models of one block on parity, two seeds, fewer updates."""
 
     @classmethod
     def quick_form(cls) -> "Config":
@@ -77,7 +79,9 @@ class Config:
             tasks=("parity",),
             models=("gru", "positive", "signed"),
             parity_seeds=2,
-            updates=400,
+            num_blocks=1,
+            history_bits=10,
+            updates=300,
             state_bits=(1, 2),
             state_updates=250,
             quick=True,
@@ -115,7 +119,9 @@ class Config:
             require_each_once(self, name)
             require(min(getattr(self, name)) >= 1, name, self, "from 1 on")
         require(1 in self.longer, "longer", self, "with a 1 among them")
-        require_counts(self, "parity_seeds", "seeds", "num_params", "batch_size", "test_rows")
+        require_counts(
+            self, "parity_seeds", "seeds", "num_params", "num_blocks", "batch_size", "test_rows"
+        )
         require_seed(self)
         require_positive(self, "learning_rate", "gradient_clip")
         require(self.train_steps >= 2 * NUM_KEPT, "train_steps", self, f"at least {2 * NUM_KEPT}")

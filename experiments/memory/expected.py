@@ -95,7 +95,18 @@ LINES = (COUNTING, REGISTER, PARITY_BIT, LEARN_PARITY, POSITIVE_FAIL, SIGNS_HELP
 
 
 class Judged(NamedTuple):
-    """A claim beside what came out; `longer` are the scores on rows longer than learnt from."""
+    """A claim beside what came out.
+
+    Attributes:
+        task: Its name.
+        model: Its name.
+        claim: What was expected.
+        learns: Whether the chosen seed does.
+        holds: Whether the chosen seed does.
+        longer: The scores of the chosen seed on rows longer than learnt from.
+        seeds_that_hold: How many of all seeds do.
+        seeds: How many there are.
+    """
 
     task: str
     model: str
@@ -103,6 +114,8 @@ class Judged(NamedTuple):
     learns: bool
     holds: bool
     longer: tuple[float, ...]
+    seeds_that_hold: int
+    seeds: int
 
     @property
     def disagreements(self) -> list[str]:
@@ -122,10 +135,15 @@ def judge(config: Config, trained: Trained) -> Iterator[Judged]:
     at_training = config.test_lengths.index(config.train_steps)
     for task in config.tasks:
         scores = trained.chosen(config, task)
+        all_scores = trained.scores[config.places(task)]
+        all_hold = (all_scores[:, at_training] >= LEARNT) & (all_scores[:, -1] >= HOLDS)
         learns, holds = scores[at_training] >= LEARNT, scores[-1] >= HOLDS
         claim = CLAIMS[task].get(trained.model, UNKNOWN)
         longer = tuple(map(float, scores[at_training + 1 :]))
-        yield Judged(task, trained.model, claim, bool(learns), bool(learns and holds), longer)
+        yield Judged(
+            task, trained.model, claim, bool(learns), bool(learns and holds), longer,
+            int(all_hold.sum()), len(all_hold),
+        )  # fmt: skip
 
 
 def verdicts(

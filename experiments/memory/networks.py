@@ -1,4 +1,4 @@
-"""The ten models and a pair of twins, each in the same two blocks at the same size."""
+"""The ten models and a pair of twins, each in the same blocks at the same size."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,7 +22,6 @@ LABELS: Mapping[str, str] = {
     "positive": "eigenvalues in (0, 1)",
     "signed": "eigenvalues in (-1, 1)",
 }
-NUM_BLOCKS = 2
 NUM_FEATURES, NUM_OUTPUTS = NUM_TOKENS + 1, NUM_SYMBOLS + 1
 
 
@@ -43,11 +42,11 @@ class Network(NamedTuple):
         return jr.unroll(self.layer, params, features, mask=examples.mask).outputs
 
 
-def make_network(model: str, num_params: int) -> Network:
+def make_network(model: str, num_params: int, num_blocks: int) -> Network:
     """The network of the width at which it has about so many parameters."""
 
     def layer(width):
-        mixers = [MIXERS[model](width) for _ in range(NUM_BLOCKS)]
+        mixers = [MIXERS[model](width) for _ in range(num_blocks)]
         return jr.classifier(mixers, width, NUM_OUTPUTS)
 
     width = matched.matched_width(layer, NUM_FEATURES, num_params)

@@ -44,7 +44,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
         folder.write_csv("scores.csv", _score_rows(config, trained))
         folder.write_csv("metrics.csv", _epoch_rows(config, trained))
         tables += [_scores_table(config, trained, index) for index in range(len(config.tasks))]
-        tables.append(_models_table(trained))
+        tables.append(_models_table(config, trained))
         for draw in (plots.lengths, plots.training):
             name = f"{draw.__name__}.png"
             draw(trained, config, folder.path(name))
@@ -80,6 +80,9 @@ def _found(lines, counted, judged) -> Iterator[str]:
             for flag in ("learns", "holds")
         )
         yield f"{TASKS[task].label}: learnt by {learnt}; holds on the longest rows for {held}."
+        if here[0].seeds > 1:
+            seeds = ", ".join(f"{LABELS[one.model]} {one.seeds_that_hold}" for one in here)
+            yield f"{TASKS[task].label}: seeds of {here[0].seeds} that hold: {seeds}."
     claims = [one for one in judged if one.claim != UNKNOWN]
     agreeing = sum(not one.disagreements for one in claims)
     yield f"{agreeing} of {len(claims)} claims about a model and a task came out as expected."
@@ -150,7 +153,7 @@ def _claimed(claim) -> str:
     return f"learns: {words[claim.learns]}, holds: {words[claim.holds]}"
 
 
-def _models_table(trained: Sequence[Trained]) -> Table:
+def _models_table(config: Config, trained: Sequence[Trained]) -> Table:
     rows = [
         (
             LABELS[one.model],
@@ -162,7 +165,7 @@ def _models_table(trained: Sequence[Trained]) -> Table:
         for one in trained
     ]
     columns = ("model", "features", "parameters", "bits of carry in float32", "failed")
-    return Table("The models: two blocks each", columns, rows)
+    return Table(f"The models; blocks: {config.num_blocks}", columns, rows)
 
 
 def _count_rows(counted: Mapping[str, Sequence[Counted]]) -> Iterator[dict[str, Any]]:

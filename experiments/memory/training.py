@@ -114,7 +114,7 @@ def train(
 ) -> Trained:
     """Trains all tasks and seeds in one program, as independent of each other as if alone."""
     start = time.perf_counter()
-    network = make_network(model, config.num_params)
+    network = make_network(model, config.num_params, config.num_blocks)
     is_number = np.array([TASKS[task].is_number for task, _ in config.replicas])
 
     def one(params, examples, is_number):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments import cli
-from experiments.memory import networks
 from experiments.memory.config import Config
 from experiments.memory.expected import CLAIMS, LINES, Claim, judge, verdicts
 from experiments.memory.networks import MIXERS, make_network
@@ -19,7 +18,17 @@ from experiments.progress import Bar
 SMALL = ["--tasks", "parity", "--models", "signed", "--longer", "1", "2"]
 SMALL += ["--updates", "25", "--state-updates", "25", "--num-params", "500", "--test-rows", "4"]
 SMALL += ["--train-steps", "8", "--batch-size", "4", "--history-bits", "5"]
-SMALL += ["--parity-seeds", "1", "--state-units", "2", "--state-bits", "1", "2"]
+SMALL += [
+    "--parity-seeds",
+    "1",
+    "--num-blocks",
+    "1",
+    "--state-units",
+    "2",
+    "--state-bits",
+    "1",
+    "2",
+]
 FIGURES = ["counting.png", "lengths.png", "training.png"]
 ROWS = ["counting.csv", "metrics.csv", "scores.csv", "verdicts.json", "summary.md"]
 
@@ -53,7 +62,6 @@ def stop_after(monkeypatch, calls):
 def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_same_bits(
     tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(networks, "NUM_BLOCKS", 1)  # half of the time to compile
     whole, stopped, resumed = (tmp_path / name for name in ("whole", "stopped", "resumed"))
     with monkeypatch.context() as patch:
         stop_after(patch, 1)  # behind the rounded cells
@@ -121,7 +129,7 @@ def test_the_models_are_the_ten_and_two_twins_and_of_one_size():
 
     assert set(MIXERS) == {*CLAIMS["parity"]} and len(MIXERS) == 12
     for model in MIXERS:
-        network = make_network(model, 8000)
+        network = make_network(model, 8000, 2)
         params = jax.eval_shape(network.init, jax.random.key(0))
         assert 0.8 < count_params(params) / 8000 < 1.2, model
 
@@ -140,9 +148,10 @@ def test_the_seed_that_is_best_before_the_longest_rows_is_judged_on_those():
     one = trained("gru", [0.9, 0.9, 1.0], [1.0, 1.0, 0.2], losses=(0.1, 0.2))
     (judged,) = judge(SEEDS, one)
     assert (judged.learns, judged.holds, judged.longer) == (True, False, (1.0, 0.2))
+    assert (judged.seeds_that_hold, judged.seeds) == (0, 2)
     assert judged.disagreements == ["holds on the longest rows: expected yes, measured no"]
     equal = trained("gru", [1.0, 1.0, 1.0], [1.0, 1.0, 0.2], losses=(0.1, 0.2))
-    assert next(judge(SEEDS, equal)).holds
+    assert next(judge(SEEDS, equal)).holds and next(judge(SEEDS, equal)).seeds_that_hold == 1
     failed = trained("gru", [np.nan] * 3, [1.0, 1.0, 0.95], losses=(np.nan, 0.2))
     assert next(judge(SEEDS, failed)).holds
 
