@@ -21,7 +21,7 @@ CAPTIONS = {
     "lengths": "Share of right answers in the later half of rows that were not learnt from, the "
     "seed that is best on the rows before the longest. Learnt on rows up to the dashed line; "
     "dotted: what answering without looking at the row gets.",
-    "training": "Share of right answers on the rows of the update, means of 25 updates, all "
+    "training": "Share of right answers on the rows of the update, means of 25 updates and of all "
     "seeds. Rows grow longer in the first half of the training.",
 }
 SMOOTHED = 25
@@ -80,16 +80,14 @@ def lengths(results: Sequence[Trained], config: Config, path: Path) -> None:
 
 
 def training(results: Sequence[Trained], config: Config, path: Path) -> None:
-    """A panel for each task, a curve for each model and seed."""
+    """A panel for each task, a curve for each model."""
     with _panels(config, path) as axes:
         for task, axis in zip(config.tasks, axes, strict=False):
             for one in results:
-                for seed, place in enumerate(config.places(task)):
-                    scores = one.training_scores[place]
-                    smooth = scores.reshape(-1, SMOOTHED).mean(axis=-1)
-                    updates = SMOOTHED * np.arange(1, len(smooth) + 1)
-                    style = _style(one) | {"marker": "", "linewidth": 1}
-                    axis.plot(updates, smooth, **style | ({"label": None} if seed else {}))
+                scores = np.mean(one.training_scores[config.places(task)], axis=0)
+                smooth = scores.reshape(-1, SMOOTHED).mean(axis=-1)
+                updates = SMOOTHED * np.arange(1, len(smooth) + 1)
+                axis.plot(updates, smooth, **_style(one) | {"marker": ""})
             axis.set_xlabel("update")
             axis.set_ylim(-0.03, 1.03)
 

@@ -53,7 +53,8 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     for table in tables:
         show(table)
     failed = [*what_failed(lines), *_disagreements(judged), *_failed_seeds(config, trained)]
-    return Page("memory", CLAIM, tables, pictures, list(_found(lines, counted, judged)), failed)
+    found = [*_found(lines, counted, judged), *_beside_the_bound(config, trained)]
+    return Page("memory", CLAIM, tables, pictures, found, failed)
 
 
 def _is_trained(result: Any) -> bool:
@@ -86,6 +87,15 @@ def _found(lines, counted, judged) -> Iterator[str]:
     claims = [one for one in judged if one.claim != UNKNOWN]
     agreeing = sum(not one.disagreements for one in claims)
     yield f"{agreeing} of {len(claims)} claims about a model and a task came out as expected."
+
+
+def _beside_the_bound(config: Config, trained: Sequence[Trained]) -> Iterator[str]:
+    if trained and "copying" in config.tasks:
+        bits, least = max(config.test_lengths) // 2, min(one.state_bits for one in trained)
+        yield (
+            f"copying: the longest rows hold {bits} bits, the smallest carry {least:,} in float32. "
+            f"Where copying fails {'it is not for want of states' if bits <= least else 'it must'}."
+        )
 
 
 def _disagreements(judged: Sequence[Judged]) -> Iterator[str]:
