@@ -9,7 +9,7 @@ from experiments.gradients import plots
 from experiments.gradients.config import Config
 from experiments.gradients.expectations import verdicts
 from experiments.gradients.gates import Gated
-from experiments.gradients.judges import by_pair, exponents, reaches
+from experiments.gradients.judges import LEARNED, by_pair, exponents, reaches
 from experiments.gradients.precision import FORMATS, INPUT_SCALES, Grown, Saturated
 from experiments.gradients.recall import Clipped, Recalled, accuracy, last
 from experiments.gradients.sweep import KERNELS, Swept
@@ -219,6 +219,21 @@ def _sentences(config, results) -> Iterator[str]:
             f"norm says nothing about how far back it comes from; the reach does, and so does the "
             f"share from beyond {RECENT} steps, {one.long_share:.0e}."
         )
+    yield from _learned_past_the_cut(config, _of(results, Recalled))
+
+
+def _learned_past_the_cut(config, trained) -> Iterator[str]:
+    for cell in dict.fromkeys(one.cell for one in trained):
+        found = by_pair(trained, cell)
+        pairs = [pair for pair, value in found.items() if value >= LEARNED and not reaches(*pair)]
+        if pairs:
+            shown = ", ".join(f"{steps} of {delay} steps" for delay, steps in pairs)
+            yield (
+                f"The {cell} cell learns to recall although the gradient ends before the symbol "
+                f"(it goes back {shown}): the carry crosses the cut with its value, what is left of"
+                " the symbol can be read, and parameters that learn to keep it over the last steps "
+                "are those of all steps."
+            )
 
 
 def _crossing(config, values, activation, kind):
@@ -226,7 +241,7 @@ def _crossing(config, values, activation, kind):
     where = (
         f"from ρ = {config.gains[int(np.argmax(above))]:g} on" if above.any() else "at no ρ here"
     )
-    return f"{activation} with {kind} kernels explodes {where}; a linear cell from ρ = 1 on."
+    return f"{activation} with {kind} kernels explodes {where}; a linear cell above ρ = 1."
 
 
 def _training_row(one):
