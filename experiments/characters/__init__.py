@@ -15,7 +15,6 @@ from experiments.characters.report import report
 from experiments.characters.training import train
 from experiments.checkpoints import Checkpoints
 from experiments.data.topics import load_topics, make_corpus
-from experiments.errors import ExperimentError
 from experiments.matched import LABELS
 from experiments.progress import progress_bar
 
@@ -31,11 +30,6 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
     with progress_bar(total) as bar:
         bar.stage("counts and compressors")
         baselines = make_baselines(config, corpus)
-        if len(baselines.passages) < config.prompts:
-            raise ExperimentError(
-                f"--prompts must be at most {len(baselines.passages)}, the held-out passages of "
-                f"that length, got {config.prompts}"
-            )
         yield baselines
         bar.advance()
         scored, written = [], []

@@ -19,6 +19,7 @@ from experiments.characters.writing import (
     write,
 )
 from experiments.data.topics import Corpus
+from experiments.errors import ExperimentError
 
 ROWS = 8  # texts scored side by side
 ORDERS = (1, 2, 5)
@@ -107,7 +108,19 @@ class Interval(NamedTuple):
 
 
 def make_baselines(config: Config, corpus: Corpus) -> Baselines:
-    """Counts and compressors, and the passages to write on from."""
+    """Counts and compressors, and the passages to write on from.
+
+    Raises:
+        ExperimentError: There are not so many passages of that length.
+    """
+    found = passages(
+        corpus.held_out, config.prompts, config.prompt_length, config.written_length, config.seed
+    )
+    if len(found) < config.prompts:
+        raise ExperimentError(
+            f"--prompts must be at most {len(found)}, the held-out passages of that length, "
+            f"got {config.prompts}"
+        )
     training, held_out = list(corpus.training.values()), list(corpus.held_out.values())
     counted = {order: NGram(training, order) for order in ORDERS}
     bits = {
@@ -115,9 +128,6 @@ def make_baselines(config: Config, corpus: Corpus) -> Baselines:
         for order, model in counted.items()
     }
     bits |= {name: compressed_bits(training, held_out, name) for name in ("bz2", "lzma")}
-    found = passages(
-        corpus.held_out, config.prompts, config.prompt_length, config.written_length, config.seed
-    )
     judge, reference = counted[max(ORDERS)], Reference(training)
     truths = [passage.truth for passage in found]
     real_bits = judged(judge, found, truths)

@@ -45,6 +45,6 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Any]:
                 trained = train(training, model, "carried", texts, checkpoints, bar.advance)
                 models[mixer] = model, trained.fitted.params
             connections = connect(*models[mixer], [passage.prompt for passage in found])
+            bar.advance()
             bar.finish_stage(f"{LABELS[mixer]}: {connections.bits:.2f} bits per character")
             yield Traced(*models[mixer], connections)
-            bar.advance()
