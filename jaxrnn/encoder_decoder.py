@@ -139,6 +139,8 @@ def encoder_decoder(
             looking = attending(attending_cell, attention, num_source_steps, num_memory)
         return serial(target_layer, looking, output_layer)
 
+    stack(1, 1)  # so that a cell that cannot attend is refused here
+
     def init(key, num_source_inputs, num_inputs):
         encoder_key, decoder_key = jax.random.split(key)
         writer = stack(1, source_layer.num_outputs(num_source_inputs))

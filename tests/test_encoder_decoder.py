@@ -345,6 +345,9 @@ def test_errors_name_the_argument():
         jr.encoder_decoder(cell, cell, readout, bridge=3)
     with pytest.raises(TypeError, match="^attending_cell must be a Cell or None"):
         jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=readout)
+    with pytest.raises(ValueError, match="^cell must read one vector a step and draw no noise"):
+        noisy = jr.recurrent_dropout(cell, 0.5)
+        jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=noisy)
     with pytest.raises(ValueError, match="^attention must be a Score for an attending_cell"):
         jr.encoder_decoder(cell, cell, readout, attending_cell=cell)
     with pytest.raises(TypeError, match="^reverse_source must be True or False"):
