@@ -147,7 +147,7 @@ def _gradient(name, width, length):
     def loss(params):
         return (jr.unroll(mixer, params, xs).outputs ** 2).mean()
 
-    compiled = jax.jit(jax.grad(loss)).lower(params).compile()
+    compiled: Any = jax.jit(jax.grad(loss)).lower(params).compile()
     return lambda: compiled(params), compiled.memory_analysis().temp_size_in_bytes
 
 

@@ -57,7 +57,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     for table in tables:
         show(table)
     found = _found(trainings, tasks, baselines, judged)
-    failed = _failed(trainings, judged)
+    failed = _failed(trainings, tasks, baselines, judged)
     return Page("digits", CLAIM, [tables[-1], *tables[:-1]], pictures, found, failed)
 
 
@@ -251,8 +251,17 @@ def _found(trainings, tasks, baselines, judged) -> list[str]:
     return found
 
 
-def _failed(trainings, judged) -> list[str]:
+def _failed(trainings, tasks, baselines, judged) -> list[str]:
     failed = [NO_WRITERS]
+    line = baselines.entries[-1]
+    for task in tasks:
+        shares = {one.sized.name: one.accuracy(task) for one in trainings}
+        below = [label(n) for n, v in shares.items() if len(v) and v.mean() < line.shuffled]
+        if below:
+            failed.append(
+                f"{task.order.capitalize()}, {len(below)} of {len(shares)} models stay below "
+                f"{line.name}: {', '.join(below)}."
+            )
     failed += [
         f"{one.claim.dimension}, {one.claim.family}: {one.claim.saying} did not hold. "
         f"{one.measured}; expected, {one.claim.criterion}."

@@ -1,7 +1,7 @@
 """Trains all seeds of both orders of one model at once: an epoch is one call, the rest a `vmap`."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -116,8 +116,10 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
         return optax.adamw(schedule, weight_decay=decay)
 
     others = adamw(1.0, config.weight_decay)
-    transforms = dict.fromkeys(("recurrent", "input", "readout"), others)
-    transforms["ssm"] = adamw(config.ssm_rate, 0.0)
+    transforms: dict[Hashable, optax.GradientTransformation] = {
+        **dict.fromkeys(("recurrent", "input", "readout"), others),
+        "ssm": adamw(config.ssm_rate, 0.0),
+    }
     return optax.chain(
         optax.clip_by_global_norm(config.gradient_clip),
         optax.multi_transform(transforms, jr.parameter_labels),

@@ -24,7 +24,7 @@ CAPTIONS = {
     "layouts": "Left: losses of the same updates, packed and padded. Right: real characters a "
     "processor second of a loss with its gradient; a point is a round.",
 }
-COLORS = dict(zip(DIRECTIONS, PALETTE, strict=False))
+COLORS: dict[str, str] = dict(zip(DIRECTIONS, PALETTE, strict=False))
 SHOWN = (KEYWORD, NAME, NUMBER, STRING, COMMENT)
 PLACES, ENOUGH = 12, 50
 
@@ -52,7 +52,7 @@ def confusions(truth: Truth, good: Mapping[str, Sequence[Tagged]], path: Path) -
     with figure(path, 11, 5.2) as canvas:
         panels = canvas.subplots(1, len(good), sharey=True, squeeze=False)[0]
         for axes, (name, seeds) in zip(panels, good.items(), strict=True):
-            counts = sum(confusion(truth.labels, one.predicted) for one in seeds)
+            counts = np.sum([confusion(truth.labels, one.predicted) for one in seeds], axis=0)
             shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
             axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
             for row, column in np.argwhere(shares >= 0.05):

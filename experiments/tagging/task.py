@@ -80,7 +80,7 @@ def make_corpus(sources: Sequence[Source], row_length: int) -> Corpus:
             part = slice(first, last)
             arrays = (source.characters, source.labels, source.position, source.length)
             files = np.full(last - first, file, np.int32)
-            paragraphs.append(Paragraph(*(array[part] for array in arrays), files))
+            paragraphs.append(Paragraph._make([*(array[part] for array in arrays), files]))
     return Corpus(list(sources), paragraphs, dropped)
 
 
@@ -131,14 +131,14 @@ def num_rows(paragraphs: Sequence[Paragraph], row_length: int) -> int:
 def packed_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> Rows:
     """Several paragraphs a row, a reset at the start of each; empty rows fill up."""
     packed = jr.pack([(one.characters, one.labels) for one in paragraphs], row_length)
-    return _filled(Rows(*packed.xs, packed.mask, packed.reset), rows)
+    return filled(packed.xs, packed.mask, packed.reset, rows)
 
 
 def padded_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> Rows:
     """A paragraph a row, padded to the length of a row; empty rows fill up."""
     pairs = [(one.characters, one.labels) for one in paragraphs]
     (batch,) = jr.bucket_batches(pairs, rows, boundaries=(row_length,))
-    return Rows(*batch.xs, batch.mask, np.zeros_like(batch.mask))
+    return filled(batch.xs, batch.mask, np.zeros_like(batch.mask), rows)
 
 
 def bucketed_rows(
@@ -152,6 +152,8 @@ def bucketed_rows(
             yield padded_rows(members[first : first + size], size, high)
 
 
-def _filled(rows, number):
-    widths = ((0, number - len(rows.mask)), (0, 0))
-    return Rows(*(np.pad(array, widths) for array in rows))
+def filled(xs: tuple[Any, Any], mask: Any, reset: Any, rows: int) -> Rows:
+    """Characters and labels with their flags, and empty rows behind them."""
+    characters, labels = xs
+    widths = ((0, rows - len(mask)), (0, 0))
+    return Rows(*(np.pad(array, widths) for array in (characters, labels, mask, reset)))

@@ -14,7 +14,7 @@ from experiments.fitting import Fitter
 from experiments.tagging.config import Config
 from experiments.tagging.model import initial_params, make_logits, make_loss, make_model
 from experiments.tagging.results import Tagged
-from experiments.tagging.task import Corpus, Paragraph, Rows, Task, minibatches, packed_rows
+from experiments.tagging.task import Corpus, Paragraph, Rows, Task, filled, minibatches, packed_rows
 
 EVERY = 2  # epochs from one checkpoint to the next
 
@@ -84,12 +84,11 @@ def make_predict(config: Config, model: jr.Layer) -> Callable[[Any, Sequence[Par
     def predict(params, paragraphs):
         pairs = [(one.characters, one.labels) for one in paragraphs]
         packed = jr.pack(pairs, config.row_length)
-        padding = -len(packed.mask) % config.rows
-        rows = Rows(*packed.xs, packed.mask, packed.reset)
-        rows = Rows(*(np.pad(array, ((0, padding), (0, 0))) for array in rows))
+        num_rows = len(packed.mask) + -len(packed.mask) % config.rows
+        rows = filled(packed.xs, packed.mask, packed.reset, num_rows)
         blocks = [
             told(params, Rows(*(array[first : first + config.rows] for array in rows)))
-            for first in range(0, len(rows.mask), config.rows)
+            for first in range(0, num_rows, config.rows)
         ]
         return np.concatenate(jr.unpack(np.concatenate(blocks)[: len(packed.mask)], packed))
 
