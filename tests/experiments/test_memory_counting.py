@@ -97,7 +97,7 @@ def test_a_rounded_carry_is_in_the_middle_of_one_of_the_parts_and_has_a_derivati
 
 
 def test_the_carries_of_a_rounded_network_keep_to_the_bound():
-    bottleneck = Bottleneck(Config(state_units=(1, 2), state_bits=(1, 2)))
+    bottleneck = Bottleneck(Config(state_units=(1, 2), state_bits=(1, 2), history_bits=6))
     keys = jax.random.split(jax.random.key(0), len(bottleneck.pairs))
     params = jax.vmap(bottleneck.init)(keys)
     counted = bottleneck.count(params)

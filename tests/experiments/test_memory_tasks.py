@@ -82,7 +82,8 @@ def test_rows_are_neither_all_alike_nor_the_same_from_seed_to_seed():
             make_examples(task, np.random.default_rng(seed), lengths, NUM_STEPS)
             for seed in (1, 1, 2)
         )
-        assert len(np.unique(first.tokens, axis=0)) > 60
+        read = np.concatenate([first.tokens, first.numbers], axis=1)
+        assert len(np.unique(read, axis=0)) > 60
         assert (first.tokens == again.tokens).all() and (first.tokens != other.tokens).any()
 
 
