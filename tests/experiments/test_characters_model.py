@@ -26,9 +26,18 @@ MODEL = Sized("gru", 8, 1)
 TEXTS = ["for x in y:\n    pass\n# 123456789", "while True: pass"]
 
 
+def drawn_params(deviation):
+    """Those of no training; drawn here, because a draw by jax compiles for every shape."""
+    generator = np.random.default_rng(0)
+    shapes = jax.eval_shape(lambda: MODEL.init(0))
+    return jax.tree.map(
+        lambda leaf: generator.normal(0, deviation, leaf.shape).astype(np.float32), shapes
+    )
+
+
 @pytest.fixture(scope="module")
 def params():
-    return jax.tree.map(lambda leaf: 1.5 * leaf, MODEL.init(0))
+    return drawn_params(0.5)
 
 
 def step_by_step(params, text, every=None):
