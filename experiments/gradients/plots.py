@@ -35,7 +35,7 @@ CAPTIONS = {
     "values of ∂h(t)/∂h(0), first seed: all (band), largest, median.",
     "formats": "Left: the slope of tanh; it is exactly 0 where the line ends. Middle: units through"
     " which no gradient passes, by the size of the inputs. Right: a state that grows by 2 % a step,"
-    " until it overflows (cross); dotted: 65504.",
+    " until it overflows (cross).",
     "warnings": "Norm of the carry with inputs at every step (left) and at the first alone "
     "(middle); what the last output hears of each input (right).",
     "clipping": "Accuracy of the recall by update (means of 50), a line a seed; solid: clipped, "
@@ -100,7 +100,7 @@ def formats(config: Config, saturated: Saturated, grown: Sequence[Grown], path: 
         if grown:
             one = min(grown, key=lambda one: abs(one.rate - 0.02))
             _draw_growth(right, one)
-        right.axhline(65504, color="black", linewidth=0.8, linestyle=":")
+        right.axhline(65504, color="black", linewidth=0.8, linestyle=":", label="65504")
         right.set(yscale="log", xscale="log", xlabel="step", ylabel="state", ylim=(1, 1e30))
         for axis in (left, middle, right):
             axis.legend(fontsize="small")
