@@ -11,7 +11,7 @@ from experiments.cost.expectations import curves, verdicts
 from experiments.cost.formulas import Simple
 from experiments.cost.growth import QUANTITIES, Curve, Quantity
 from experiments.cost.measuring import GIB, Measured
-from experiments.cost.models import ATTENTION, SHOWN
+from experiments.cost.models import ATTENTION, SHOWN, judged_at_end
 from experiments.figures import figure, line_styles
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
@@ -81,12 +81,17 @@ def _growth_table(rows: Sequence[Measured], made: Mapping[str, Mapping[str, Curv
                 SHOWN[name],
                 f"{counted.width:.0f}",
                 f"{counted.num_params:,.0f}",
-                *(f"{one.exponent:.2f} ({one.predicted_exponent:.2f})" for one in exponents),
+                *(f"{_slope(e.exponent)} ({_slope(e.predicted_exponent)})" for e in exponents),
             )
         )
     columns = ("model", "width", "parameters", *(one.name for one in QUANTITIES.values()))
     title = "Exponents of T on the upper half of the lengths: measured (predicted)"
     return Table(title, columns, cells)
+
+
+def _slope(exponent: float) -> str:
+    """Two digits, and no -0.00."""
+    return f"{round(exponent, 2) + 0.0:.2f}"
 
 
 def _values_table(config: Config, rows: Sequence[Measured], key: str) -> Table:
@@ -168,7 +173,7 @@ def _sentences(config: Config, rows: Sequence[Measured]) -> Iterator[str]:
                 f"training takes {short.training_bytes / 2**20:.2g} MiB at T = {first:,} and "
                 f"{long.training_bytes / 2**20:.3g} MiB at T = {longest:,}."
             )
-    others = [name for name in config.models if name != ATTENTION]
+    others = [n for n in config.models if n != ATTENTION and not judged_at_end(n)]
     for name in others:
         pairs = [
             (length, at[name, length], at[ATTENTION, length])
