@@ -69,8 +69,8 @@ class Config:
     def quick_form(cls) -> "Config":
         """What `--quick` makes the defaults."""
         return cls(
-            models=("gru", "attention"),
-            epochs=2,
+            models=("gru", "lstm"),
+            epochs=1,
             parameters=20_000,
             training_share=0.5,
             held_out=0.05,
