@@ -19,12 +19,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.boundary import flip, flip_reset
+from jaxrnn.boundary import flip, flip_reset, varying_like
 from jaxrnn.one_kernel import in_one_kernel
 from jaxrnn.sequences.masks import as_mask
 
 _CHUNK = 256
-_in_one_kernel = functools.partial(in_one_kernel, unless=lambda a, b, *_: b[0].nbytes >= 2**18)
 
 
 def linear_scan(
@@ -57,9 +56,9 @@ def linear_scan(
         axis: The time axis of `b`.
         reverse: Run from the end: hₜ = aₜ ⊙ hₜ₊₁ + bₜ, a boundary before t cutting what comes
             from t to t - 1.
-        method: "sequential", "associative", "chunked", or "auto": sequential on CPU, where it was
-            measured to run and to compile several times faster, and associative, of depth O(log T),
-            elsewhere, where nothing was measured.
+        method: "sequential" (on CPU one kernel, if a step is below 256 KiB), "associative",
+            "chunked", or "auto": sequential on CPU, where it was measured to run and to compile
+            several times faster, and associative, of depth O(log T), elsewhere, unmeasured.
 
     Returns:
         h `[..., T, N]` for every step.
@@ -90,6 +89,7 @@ def linear_scan(
         return jnp.moveaxis(b, 0, axis)
     if reverse:
         a, b, mask, reset = flip(a), flip(b), flip(mask), flip_reset(reset)
+    h0 = varying_like(h0, (a, b, mask, reset, initial))
     h = _guarded_solve(method, a, b, h0, mask, reset, initial)
     return jnp.moveaxis(flip(h) if reverse else h, 0, axis)
 
@@ -147,7 +147,7 @@ def _before(h, h0, fresh):
     return shifted if fresh is None else jnp.where(fresh, 0, shifted)
 
 
-@_in_one_kernel
+@in_one_kernel
 def _sequential(a, b, h0, fresh):
     def step(h, inputs):
         a, b, fresh = inputs
@@ -163,7 +163,7 @@ def _sequential(a, b, h0, fresh):
     return lax.scan(fixed_step, h0, b)[1]
 
 
-@_in_one_kernel
+@in_one_kernel
 def _sequential_transpose(a, cotangent, fresh):
     """gₜ = cotangentₜ + (freshₜ₊₁ ? 0 : aₜ₊₁ gₜ₊₁), without a copy of a or of the cotangent."""
 

@@ -53,6 +53,23 @@ def test_a_wide_step_is_left_to_all_cores():
     assert MARK not in program(2**16)
 
 
+def test_a_symbolic_batch_is_exported_without_the_mark():
+    (batch,) = jax.export.symbolic_shape("batch")
+    xs = jax.ShapeDtypeStruct((batch, 7, 3), jnp.float32)
+    program = jax.jit(jax.grad(lambda xs: jr.linear_scan(xs, xs).sum()))
+    exported = jax.export.export(program)(xs)
+    assert MARK not in exported.mlir_module()
+    ones = jnp.ones((2, 7, 3))
+    np.testing.assert_allclose(exported.call(ones), program(ones), rtol=1e-6)
+
+
+def test_without_jit_at_all():
+    a, b = coefficients()
+    with jax.disable_jit():
+        got = jr.linear_scan(a, b)
+    np.testing.assert_allclose(got, jr.linear_scan(a, b), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("platforms", [("cpu",), ("cuda",), ("tpu",), ("cpu", "cuda", "tpu")])
 def test_it_is_for_cpu_alone(platforms):
     program = jax.jit(gradient, static_argnums=0)

@@ -42,3 +42,17 @@ def test_shard_map_over_the_batch(name):
 
     gradients = jax.jit(jax.grad(loss(sharded)))(params), jax.jit(jax.grad(loss(run)))(params)
     chex.assert_trees_all_close(*gradients, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["sequential", "associative", "chunked"])
+def test_a_linear_scan_without_a_start(method):
+    a = jax.random.uniform(jax.random.key(0), (4, 5, 2))
+    reset = jax.random.bernoulli(jax.random.key(1), 0.3, (4, 5))
+
+    def run(a, reset):
+        return jr.linear_scan(a, a, reset=reset, method=method)
+
+    mesh = jax.make_mesh((1,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = PartitionSpec("batch")
+    sharded = jax.shard_map(run, mesh=mesh, in_specs=(rows, rows), out_specs=rows)
+    chex.assert_trees_all_close(jax.jit(sharded)(a, reset), run(a, reset), rtol=1e-6)
