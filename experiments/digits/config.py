@@ -71,9 +71,10 @@ class Config:
         """What `--quick` makes the defaults."""
         return cls(
             models=("gru", "s5", "attention"),
+            num_params=3000,
             seeds=1,
             epochs=2,
-            rounds=3,
+            rounds=2,
             lengths=(64, 256),
             quick=True,
         )

@@ -110,6 +110,7 @@ def cost(times: Times, counted: Sequence[Counted], path: Path) -> None:
             axes.barh([label(name) for name in names], list(values.values()), color=colors)
             axes.set(xlabel=title)
             axes.grid(axis="y", visible=False)
+            axes.set_axisbelow(True)
             if "pixel" in title:
                 floor = next(v for n, v in times.token.items() if n not in streaming)
                 axes.axvline(1e6 * np.median(floor), color="gray", linestyle="--")
