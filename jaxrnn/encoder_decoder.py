@@ -9,7 +9,7 @@ import jax
 from jaxrnn import checks
 from jaxrnn.generation.forcing import teacher_forced
 from jaxrnn.generation.running import generate
-from jaxrnn.layers.attending import AttendingCarry, attending
+from jaxrnn.layers.attending import AttendingCarry, attending, check_can_attend
 from jaxrnn.layers.cross_attention import Memory, cross_attention, source_memory
 from jaxrnn.layers.recurrent import as_layer
 from jaxrnn.layers.scores import Score
@@ -20,7 +20,11 @@ from jaxrnn.unroll import unroll
 
 
 class EncoderDecoderParams(NamedTuple):
-    """`encoder`, and `decoder`: those of decoder, attention if there is any, and readout."""
+    """`encoder`, and `decoder`: a tuple for decoder, attention if there is any, and readout.
+
+    Attention has the score's parameters, and with an `attending_cell` `AttendingParams(cell,
+    score)`.
+    """
 
     encoder: Any
     decoder: Any
@@ -33,7 +37,8 @@ class EncoderDecoder(NamedTuple):
         init: `(key, num_source_inputs, num_inputs) -> params`.
         encode: `(params, source, *, mask=None, key=None) -> carry`: what the decoder starts from.
         decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
-            `unroll`, `step`, `free_run`; the same object for the same size of source.
+            `unroll`, `step`, `free_run`; the same object for the same size of source. TypeError
+            for what is no such carry.
         teacher_forced: `(params, source, xs, *, source_mask=None, mask=None, key=None)
             -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs `[..., T]`, a start
             token in front.
@@ -68,7 +73,8 @@ def encoder_decoder(
     cₜ = Σⱼ αₜⱼ mⱼ of all encoder outputs: see `cross_attention` and, for the score, `dot_score`
     (Luong et al. 2015) and `additive_score` (Bahdanau et al. 2015). The outputs of the encoder
     and their keys then travel in the decoder's carry, so streaming, masks and chunks work as
-    everywhere. A row without a real source step starts from the initial carry and sees c = 0.
+    everywhere. A row without a real source step, or any row if S = 0, starts from the initial carry
+    and sees c = 0.
 
     Luong's order: the decoder steps, then looks, and the readout sees both. With an
     `attending_cell` it is Bahdanau's: what the decoder makes of x and the context are read by
@@ -83,7 +89,8 @@ def encoder_decoder(
         decoder: Causal; reads the target. `serial(embed(D), lstm(H))`, say.
         readout: Causal; from the decoder's outputs (and the context behind them) to logits.
         attention: A score; None is the fixed vector.
-        attending_cell: A cell that the context enters; None is Luong's order.
+        attending_cell: A cell that the context enters, without noise of its own; None is Luong's
+            order.
         reverse_source: Read the source from its end.
         bridge: `(carry of the encoder) -> carry of the decoder`, or of the attending cell if
             there is one, or -> None for its own initial carry. None hands the carry on; then both
@@ -97,7 +104,8 @@ def encoder_decoder(
             Cell, `bridge` no function, `reverse_source` no bool; or (in `encode`) the carry
             handed over has another structure or dtype than it should.
         ValueError: The decoder or the readout is not causal, there is an `attending_cell` and no
-            `attention`, or it draws noise; or (in `encode`) the carry has other sizes.
+            `attention`, or it draws noise or reads anything but one vector a step; or (in
+            `encode`) the carry has other sizes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -114,6 +122,20 @@ def encoder_decoder(
         >>> rollout = model.teacher_forced(params, source, xs, source_mask=source != 0)
         >>> rollout.outputs.shape, jr.attention_weights(rollout).shape
         ((1, 7, 11), (1, 7, 4))
+
+        Bahdanau's order, from the carry of the encoder's last layer:
+
+        >>> model = jr.encoder_decoder(
+        ...     encoder=jr.serial(jr.embed(8), jr.gru(16)),
+        ...     decoder=jr.embed(8),
+        ...     readout=jr.dense(11),
+        ...     attention=jr.additive_score(12),
+        ...     attending_cell=jr.gru(16),
+        ...     bridge=lambda carry: carry[-1],
+        ... )
+        >>> params = model.init(jax.random.key(0), 30, 11)
+        >>> model.teacher_forced(params, source, xs, source_mask=source != 0).outputs.shape
+        (1, 7, 11)
     """
     source_layer = as_layer(encoder, "encoder")
     target_layer, output_layer = _causal(decoder, "decoder"), _causal(readout, "readout")
@@ -125,6 +147,7 @@ def encoder_decoder(
             raise TypeError(f"attending_cell must be a Cell or None, got {attending_cell!r}.")
         if attention is None:
             raise ValueError("attention must be a Score for an attending_cell, got None.")
+        check_can_attend(attending_cell, "attending_cell")
     if bridge is not None and not callable(bridge):
         raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
 
@@ -138,8 +161,6 @@ def encoder_decoder(
         else:
             looking = attending(attending_cell, attention, num_source_steps, num_memory)
         return serial(target_layer, looking, output_layer)
-
-    stack(1, 1)  # so that a cell that cannot attend is refused here
 
     def init(key, num_source_inputs, num_inputs):
         encoder_key, decoder_key = jax.random.split(key)
@@ -158,18 +179,26 @@ def encoder_decoder(
         start_of = functools.partial(_handed_over, rollout.carry, bridge, batch_shape)
         end = output_layer.initial_carry(last, batch_shape)
         if attention is None:
-            return start_of(target_layer, first), end
+            return start_of(target_layer, first, "decoder"), end
         if attending_cell is None:
             memory = source_memory(attention, looking[0], rollout.outputs, mask)
-            return start_of(target_layer, first), memory, end
+            return start_of(target_layer, first, "decoder"), memory, end
         memory = source_memory(attention, looking[0].score, rollout.outputs, mask)
-        attends = AttendingCarry(start_of(attending_cell, looking[0].cell), memory)
-        return target_layer.initial_carry(first, batch_shape), attends, end
+        h = start_of(attending_cell, looking[0].cell, "attending_cell")
+        return target_layer.initial_carry(first, batch_shape), AttendingCarry(h, memory), end
 
     def writer_for(carry):
-        parts = [part.memory if isinstance(part, AttendingCarry) else part for part in carry]
-        shapes = [part.values.shape for part in parts if isinstance(part, Memory)]
-        return stack(*shapes[0][-2:]) if shapes else stack(1, 1)
+        num_parts = 2 if attention is None else 3
+        if type(carry) is not tuple or len(carry) != num_parts:
+            raise TypeError(
+                f"carry must be the tuple of {num_parts} that encode makes, got {_kind(carry)}."
+            )
+        if attention is None:
+            return stack(0, 1)
+        memory = carry[1] if attending_cell is None else getattr(carry[1], "memory", None)
+        if not isinstance(memory, Memory):
+            raise TypeError(f"carry[1] must hold the Memory of a source, got {_kind(carry[1])}.")
+        return stack(*memory.values.shape[-2:])
 
     def forced(params, source, xs, *, source_mask=None, mask=None, key=None):
         _same_rows(source, xs, "xs")
@@ -202,15 +231,37 @@ def _rows(layer: Layer, xs: Any, name: str) -> tuple[int, ...]:
     return checks.leading_shape(checks.arrays(xs, name), layer.num_feature_axes, name)[:-1]
 
 
+def _kind(tree: Any) -> str:
+    """What an error says of a tree that may be large."""
+    return f"a tuple of {len(tree)}" if type(tree) is tuple else type(tree).__name__
+
+
 def _handed_over(
-    carry: Any, bridge: Any, batch_shape: tuple[int, ...], receiver: Cell | Layer, params: Any
+    carry: Any,
+    bridge: Any,
+    batch_shape: tuple[int, ...],
+    receiver: Cell | Layer,
+    params: Any,
+    receiver_name: str,
 ) -> Any:
     """The first carry of what writes, from the encoder's last one."""
-    name = "the last carry of encoder, which the decoder starts from without a bridge,"
     if bridge is not None:
-        carry, name = bridge(carry), "the carry that bridge gives to the decoder"
+        carry = bridge(carry)
         if carry is None:
             return receiver.initial_carry(params, batch_shape)
     expected = jax.eval_shape(lambda params: receiver.initial_carry(params, batch_shape), params)
+    if bridge is not None:
+        name = f"the carry that bridge gives to {receiver_name}"
+    else:
+        hint = _bridge_hint(carry, expected)
+        name = (
+            f"the last carry of encoder, which {receiver_name} starts from without a bridge{hint},"
+        )
     checks.same_tree(carry, expected, name)
     return carry
+
+
+def _bridge_hint(carry, expected):
+    """What to say where the encoder's last layer alone has the carry that is expected."""
+    fits = type(carry) is tuple and jax.tree.structure(carry[-1]) == jax.tree.structure(expected)
+    return " (bridge=lambda carry: carry[-1] takes that of its last layer)" if fits else ""

@@ -345,9 +345,10 @@ def test_errors_name_the_argument():
         jr.encoder_decoder(cell, cell, readout, bridge=3)
     with pytest.raises(TypeError, match="^attending_cell must be a Cell or None"):
         jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=readout)
-    with pytest.raises(ValueError, match="^cell must read one vector a step and draw no noise"):
-        noisy = jr.recurrent_dropout(cell, 0.5)
-        jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=noisy)
+    noisy, matrix = jr.recurrent_dropout(cell, 0.5), cell._replace(num_feature_axes=2)
+    for wrong, message in ((noisy, "draw no noise"), (matrix, "read one vector a step")):
+        with pytest.raises(ValueError, match=f"^attending_cell must {message}"):
+            jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=wrong)
     with pytest.raises(ValueError, match="^attention must be a Score for an attending_cell"):
         jr.encoder_decoder(cell, cell, readout, attending_cell=cell)
     with pytest.raises(TypeError, match="^reverse_source must be True or False"):
@@ -381,3 +382,111 @@ def test_rows_of_the_source_are_rows_of_the_target():
         ValueError, match=r"^xs must have the batch axes \(2,\) of source, got \(3,"
     ):
         built.teacher_forced(params, jnp.ones((2, S, D)), jnp.ones((3, T, D)))
+
+
+WORDS = jr.serial(jr.embed(5), jr.gru(H))
+
+
+def bahdanau_of_words(bridge, decoder=None):
+    built = jr.encoder_decoder(
+        WORDS,
+        decoder or jr.embed(5),
+        jr.dense(V),
+        attention=jr.additive_score(3),
+        attending_cell=jr.gru(H),
+        bridge=bridge,
+    )
+    return built, built.init(jax.random.key(0), V, V)
+
+
+@pytest.mark.parametrize(
+    ("bridge", "error", "message"),
+    [
+        (
+            None,
+            TypeError,
+            "^the last carry of encoder, which attending_cell starts from without a bridge "
+            r"\(bridge=lambda carry: carry\[-1\] takes that of its last layer\), must have the str",
+        ),
+        (
+            lambda carry: carry,
+            TypeError,
+            "^the carry that bridge gives to attending_cell must have the structure",
+        ),
+        (
+            lambda carry: jax.tree.map(lambda leaf: leaf[..., 1:], carry[-1]),
+            ValueError,
+            r"^the carry that bridge gives to attending_cell\.h must have the shape \(2, 4\)",
+        ),
+    ],
+)
+def test_what_passes_to_the_attending_cell_is_checked(bridge, error, message):
+    built, params = bahdanau_of_words(bridge)
+    with pytest.raises(error, match=message):
+        jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
+
+
+def test_no_bridge_is_hinted_at_that_would_not_fit():
+    built = jr.encoder_decoder(WORDS, jr.lstm(H), jr.dense(V))
+    params = built.init(jax.random.key(0), V, D)
+    with pytest.raises(TypeError, match="^the last carry of encoder, which decoder .* a bridge, "):
+        jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
+
+
+def test_a_stateful_decoder_in_front_of_the_attending_cell_starts_from_its_own_carry():
+    decoder = jr.serial(jr.embed(3), jr.lstm(2))
+    built, params = bahdanau_of_words(lambda carry: carry[-1], decoder)
+    source, xs = jnp.array([[1, 2, 3, 0, 4], [5, 5, 0, 0, 0]]), jnp.array([[1, 2, 3], [4, 5, 0]])
+    start = built.encode(params, source)
+    own, attends, _ = start
+    encoded = jr.unroll(WORDS, params.encoder, source)
+    jax.tree.map(np.testing.assert_array_equal, attends.cell, encoded.carry[-1])
+    np.testing.assert_array_equal(attends.memory.values, encoded.outputs)
+    jax.tree.map(np.testing.assert_array_equal, own, decoder.initial_carry(params.decoder[0], (2,)))
+    # The parts one after another are the whole.
+    looking = jr.attending(jr.gru(H), jr.additive_score(3), S, H)
+    read = jr.unroll(decoder, params.decoder[0], xs).outputs
+    seen = jr.unroll(looking, params.decoder[1], read, carry=attends).outputs
+    want = jr.unroll(jr.dense(V), params.decoder[2], seen).outputs
+    got = built.teacher_forced(params, source, xs)
+    np.testing.assert_allclose(got.outputs, want, rtol=1e-5, atol=1e-6)
+    assert got.carry[0][1].c.any()
+
+
+@pytest.mark.parametrize("kind", ["fixed", "dot", "bahdanau"])
+def test_a_source_without_a_step_is_one_without_a_real_step(x64, kind):
+    built, params, source, xs = bahdanau() if kind == "bahdanau" else setting(kind)
+    none = built.teacher_forced(params, source[:, :0], xs, mask=MASK)
+    hidden = np.zeros_like(SOURCE_MASK)
+    want = built.teacher_forced(params, source, xs, source_mask=hidden, mask=MASK)
+    np.testing.assert_array_equal(none.outputs, want.outputs)
+    assert none.outputs.any()
+    if kind != "fixed":
+        assert jr.attention_weights(none).shape == (BATCH, T, 0)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "dot", "bahdanau"])
+def test_decoder_refuses_what_is_no_carry(x64, kind):
+    built, params, *_ = bahdanau() if kind == "bahdanau" else setting(kind)
+    for wrong in ((), None, params, {"memory": 1}, (1, 2, 3, 4)):
+        with pytest.raises(TypeError, match="^carry must be the tuple of [23] that encode makes"):
+            built.decoder(wrong)
+    if kind != "fixed":
+        with pytest.raises(TypeError, match=r"^carry\[1\] must hold the Memory of a source"):
+            built.decoder(params.decoder)
+
+
+@pytest.mark.parametrize("attending_cell", [None, jr.gru(H)])
+def test_a_decoder_that_attends_itself_keeps_its_own_source(attending_cell):
+    score = jr.dot_score(3)
+    built = jr.encoder_decoder(
+        jr.gru(H),
+        jr.attending(jr.gru(H), score, S + 2, 2),
+        jr.dense(V),
+        attention=jr.additive_score(3),
+        attending_cell=attending_cell,
+        bridge=lambda carry: carry if attending_cell else None,
+    )
+    params, xs = built.init(jax.random.key(0), D, D), jnp.ones((2, S, D))
+    own, ours, _ = jax.eval_shape(built.teacher_forced, params, xs, xs).info
+    assert own.weights.shape == (S, 2, S + 2) and ours.weights.shape == (S, 2, S)

@@ -45,7 +45,7 @@ def attending(cell: Cell, score: Score, num_source_steps: int, num_memory: int) 
     Args:
         cell: What steps; without noise of its own.
         score: `dot_score(A)` or `additive_score(A)`.
-        num_source_steps: S.
+        num_source_steps: S; 0 is a source without a step.
         num_memory: M, the width of the source.
 
     Returns:
@@ -54,8 +54,8 @@ def attending(cell: Cell, score: Score, num_source_steps: int, num_memory: int) 
 
     Raises:
         TypeError: `cell` is no Cell, `score` no Score or a size no int.
-        ValueError: A size is below 1; or the cell draws noise, or reads or emits anything but
-            one vector a step.
+        ValueError: `num_source_steps` is below 0 or `num_memory` below 1; or the cell draws noise,
+            or reads or (while tracing) emits anything but one vector a step.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -70,8 +70,7 @@ def attending(cell: Cell, score: Score, num_source_steps: int, num_memory: int) 
         ((2, 7, 13), (2, 7, 6))
     """
     checks.is_cell(cell)
-    if cell.prepare is not None or cell.num_feature_axes != 1:
-        raise ValueError("cell must read one vector a step and draw no noise, to attend with.")
+    check_can_attend(cell, "cell")
     looking = cross_attention(score, num_source_steps, num_memory)
 
     def init(key, num_inputs):
@@ -99,7 +98,7 @@ def attending(cell: Cell, score: Score, num_source_steps: int, num_memory: int) 
             x, mask, reset = inputs
             if reset is not None:
                 h, dropped = select(reset, fresh.cell, h), dropped | reset
-            query = cell.emit(params.cell, h, nothing)
+            query = _one_vector(cell, cell.emit(params.cell, h, nothing), nothing.shape)
             context, weights = look(score, params.score, carry.memory, query[None], dropped[None])
             read = jnp.concatenate([x, context[0]], axis=-1)
             h = step(h, project(cell, params.cell, read), mask, None)
@@ -118,3 +117,22 @@ def attending(cell: Cell, score: Score, num_source_steps: int, num_memory: int) 
         unroll=unroll,
         num_outputs=lambda num_inputs: cell.num_outputs(num_inputs + num_memory) + num_memory,
     )
+
+
+def check_can_attend(cell: Cell, name: str) -> None:
+    """Raises ValueError unless the cell reads one vector a step and draws no noise."""
+    if cell.prepare is not None:
+        raise ValueError(f"{name} must draw no noise, to attend with.")
+    if cell.num_feature_axes != 1:
+        raise ValueError(
+            f"{name} must read one vector a step, to attend with, "
+            f"got num_feature_axes {cell.num_feature_axes}."
+        )
+
+
+def _one_vector(cell, y, shape_read):
+    *batch_shape, num_inputs = shape_read
+    came, wanted = jax.tree.map(jnp.shape, y), (*batch_shape, cell.num_outputs(num_inputs))
+    if came != wanted:
+        raise ValueError(f"cell must emit one vector a step {wanted}, to attend with, got {came}.")
+    return y

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn import checks
+from jaxrnn.arguments import naming_params
 from jaxrnn.boundary import in_compute_dtype, select
 from jaxrnn.layers.scores import Score
 from jaxrnn.sequences.masks import as_mask, zero_masked
@@ -21,18 +22,24 @@ class Memory(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """The info of `cross_attention`: `weights [T, ..., S]`, zero at masked steps of either side."""
+    """The info of a layer that looks: `weights [T, ..., S]`, zero at masked steps of either side.
+
+    `cross_attention` and `attending` give it.
+    """
 
     weights: Any
 
 
 def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> Memory:
-    """What `cross_attention` carries: an encoder's outputs, and their keys, made once.
+    """What a decoder looks at: an encoder's outputs, and their keys, made once.
+
+    It is the carry of `cross_attention`, and `memory` in the carry of `attending`.
 
     Args:
         score: The score of the layer.
-        params: The layer's parameters.
-        values: `[..., S, M]`.
+        params: The score's parameters: all that `cross_attention` has, `params.score` of
+            `attending`.
+        values: `[..., S, M]`; S may be 0.
         mask: `[..., S]`, True = real. None: all are.
 
     Returns:
@@ -40,7 +47,8 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
 
     Raises:
         ValueError: The mask has another shape, or `values` another width than the parameters.
-        TypeError: The mask is no array of flags.
+        TypeError: `score` is no Score, the parameters are not the score's, or the mask is no array
+            of flags.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -53,8 +61,9 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
     checks.leading_shape(values, 1, "values")
     shape = values.shape[:-1]
     mask = jnp.ones(shape, bool) if mask is None else as_mask(mask, shape)
-    values = in_compute_dtype(params, zero_masked(mask, values))
-    return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
+    with naming_params(cross_attention(score, 1, 1), params, values):
+        values = in_compute_dtype(params, zero_masked(mask, values))
+        return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
 
 
 def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Layer:
@@ -70,7 +79,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
     Args:
         score: `dot_score(A)` or `additive_score(A)`, whose parameters are the layer's.
-        num_source_steps: S.
+        num_source_steps: S; 0 is a source without a step.
         num_memory: M, the width of the source.
 
     Returns:
@@ -79,7 +88,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
     Raises:
         TypeError: `score` is no Score or a size no int.
-        ValueError: A size is below 1.
+        ValueError: `num_source_steps` is below 0 or `num_memory` below 1.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -93,7 +102,8 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
     """
     if not isinstance(score, Score):
         raise TypeError(f"score must be a Score, dot_score(64) say, got {score!r}.")
-    checks.positive(num_source_steps, "num_source_steps")
+    if checks.integer(num_source_steps, "num_source_steps") < 0:
+        raise ValueError(f"num_source_steps must not be below 0, got {num_source_steps}.")
     checks.positive(num_memory, "num_memory")
 
     def initial_carry(params, batch_shape=()):
@@ -126,10 +136,10 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
 
 def attention_weights(rollout: Rollout) -> jax.Array:
-    """The attention map of a rollout through `cross_attention`.
+    """The attention map of a rollout through `cross_attention` or `attending`.
 
     Args:
-        rollout: What `unroll` gave for a layer that holds one `cross_attention`.
+        rollout: What `unroll` gave for a layer that holds one of the two, once.
 
     Returns:
         αₜⱼ `[..., T, S]`; rows of real target steps sum to 1 where the source has a real step.
@@ -150,13 +160,29 @@ def attention_weights(rollout: Rollout) -> jax.Array:
     ]
     if len(found) != 1:
         raise ValueError(
-            f"rollout must hold the weights of one cross_attention in its info, got {len(found)}."
+            "rollout must hold the weights of one cross_attention or attending in its info, "
+            f"got {len(found)}."
         )
     return jnp.moveaxis(found[0].weights, 0, -2)
 
 
 def look(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) -> Any:
-    """Context `[T, *batch, M]` and weights `[T, *batch, S]`; `dropped [T, *batch]` sees nothing."""
+    """What every query finds in a source, and where it looked.
+
+    The context is NaN where the query is not finite or where a source step that it may see is not
+    (with a weight of 0 too); the weights and what is made of them stay finite.
+
+    Args:
+        score: The score.
+        params: Its parameters.
+        memory: Leaves `[*batch, S, ...]`.
+        xs: The queries `[T, *batch, D]`.
+        dropped: bool `[T, *batch]`, True = a reset has dropped the source.
+
+    Returns:
+        The context `[T, *batch, M]` and the weights `[T, *batch, S]`, both zero without a real
+        source step (a query that is not finite gives NaN there too).
+    """
     real = memory.mask & ~dropped[..., None]
     finite = jnp.isfinite(memory.values).all(-1) & jnp.isfinite(memory.keys).all(-1)
     reached = (real & ~finite).any(-1) | ~jnp.isfinite(xs).all(-1)
@@ -167,6 +193,7 @@ def look(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) -> An
     scores = score.scores(params, xs, keys)
     scores = jnp.where(real, scores, jnp.finfo(scores.dtype).min)
     weights = jnp.where(real, jax.nn.softmax(scores), 0)
-    # So is a zero weight times the cotangent of a step that went wrong without a source.
+    # Without a real source step the context is a constant 0, so that a NaN in the cotangent behind
+    # it reaches neither the weights nor the values.
     context = zero_masked(real.any(-1), jnp.einsum("t...s,...sm->t...m", weights, values))
     return select(reached, jnp.full_like(context, jnp.nan), context), weights

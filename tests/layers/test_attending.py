@@ -1,4 +1,7 @@
+import functools
+
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +17,9 @@ RESET[0, 4] = True
 f64 = {"param_dtype": jnp.float64}
 SCORE = jr.additive_score(A, **f64)
 LAYER = jr.attending(jr.elman(H, **f64), SCORE, S, M)
+SUM = jr.simple_cell(
+    lambda key, n: (), lambda params, carry, x: carry + x.sum(-1, keepdims=True), 1
+)
 
 
 def setting():
@@ -73,11 +79,8 @@ def test_against_a_loop_in_which_the_context_enters_the_recurrence(x64):
 
 def test_worked_numbers():
     # From h = 1 the scores are 0 and ln 3, so the weights 1/4 and 3/4, c = 5 and h = 1 + 2 + 5.
-    cell = jr.simple_cell(
-        lambda key, n: (), lambda params, carry, x: carry + x.sum(-1, keepdims=True), 1
-    )
     score = jr.dot_score(1)
-    layer = jr.attending(cell, score, 2, 1)
+    layer = jr.attending(SUM, score, 2, 1)
     score_params = jr.DotScoreParams(jnp.array([[1.0]]), jnp.array([[np.log(3.0) / 4]]))
     memory = jr.source_memory(score, score_params, jnp.array([[2.0], [6.0]]))
     # The keys are made zero and 4 · ln 3 / 4 by moving the first one.
@@ -123,7 +126,149 @@ def test_errors_name_the_argument():
         jr.attending(jr.dense(3), score, S, M)
     with pytest.raises(TypeError, match="^score must be a Score"):
         jr.attending(jr.gru(3), "dot", S, M)
-    with pytest.raises(ValueError, match="^num_source_steps must be"):
-        jr.attending(jr.gru(3), score, 0, M)
-    with pytest.raises(ValueError, match="^cell must read one vector a step and draw no noise"):
+    with pytest.raises(ValueError, match="^num_source_steps must not be below 0"):
+        jr.attending(jr.gru(3), score, -1, M)
+    with pytest.raises(ValueError, match="^cell must draw no noise"):
         jr.attending(jr.recurrent_dropout(jr.gru(3), 0.5), score, S, M)
+    with pytest.raises(ValueError, match="^cell must read one vector a step.*num_feature_axes 2"):
+        jr.attending(jr.gru(3)._replace(num_feature_axes=2), score, S, M)
+
+
+@pytest.mark.parametrize(
+    ("emit", "came"),
+    [
+        (lambda params, carry, x: (carry, carry), r"\(\(2, 1\), \(2, 1\)\)"),
+        (lambda params, carry, x: carry[..., 0], r"\(2,\)"),
+        (lambda params, carry, x: carry[..., None], r"\(2, 1, 1\)"),
+        (lambda params, carry, x: x, r"\(2, 6\)"),
+    ],
+)
+def test_a_cell_that_emits_anything_but_one_vector_is_refused(emit, came):
+    layer = jr.attending(SUM._replace(emit=emit), jr.dot_score(A), S, M)
+    params = layer.init(jax.random.key(0), D)
+    message = rf"^cell must emit one vector a step \(2, 1\), to attend with, got {came}\."
+    with pytest.raises(ValueError, match=message):
+        jr.unroll(layer, params, jnp.ones((2, T, D)))
+
+
+def test_a_source_without_a_step_is_one_without_a_real_step(x64):
+    params, _, xs = setting()
+    none = jr.attending(jr.elman(H, **f64), SCORE, 0, M)
+    memory = jr.source_memory(SCORE, params.score, np.zeros((BATCH, 0, M)))
+    carry = none.initial_carry(params, (BATCH,))._replace(memory=memory)
+    got = jr.unroll(none, params, xs, carry=carry, mask=MASK, reset=RESET)
+    want = jr.unroll(LAYER, params, xs, mask=MASK, reset=RESET)
+    np.testing.assert_array_equal(got.outputs, want.outputs)
+    np.testing.assert_array_equal(got.carry.cell.h, want.carry.cell.h)
+    assert got.outputs[..., :H].any() and jr.attention_weights(got).shape == (BATCH, T, 0)
+
+
+def loss(params, values, xs, source_mask, mask, reset):
+    carry = start(params, values, source_mask)
+    rollout = jr.unroll(LAYER, params, xs, carry=carry, mask=mask, reset=reset)
+    return (rollout.outputs**3).sum() + (rollout.carry.cell.h**2).sum()
+
+
+def clean_setting():
+    params, values, xs = setting()
+    return params, np.nan_to_num(values), np.nan_to_num(xs), SOURCE_MASK, MASK, RESET
+
+
+def test_derivatives_against_finite_differences(x64):
+    # Forward, backward, and the two stacked: jvp, grad, and the curvature along a direction.
+    params, *data = clean_setting()
+    keys = jax.random.split(jax.random.key(1), 8)
+    leaves, structure = jax.tree.flatten(params)
+    direction = structure.unflatten(
+        [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=False)]
+    )
+
+    def along(step):
+        moved = jax.tree.map(lambda leaf, way: leaf + step * way, params, direction)
+        return loss(moved, *data)
+
+    @jax.jit
+    def derivatives(step):
+        slope, curvature = jax.jvp(jax.grad(along), (step,), (1.0,))
+        return along(step), jax.jvp(along, (step,), (1.0,))[1], slope, curvature
+
+    size = 1e-5
+    (low, _, slope_low, _), at, (high, _, slope_high, _) = map(derivatives, (-size, 0.0, size))
+    np.testing.assert_allclose(at[1], (high - low) / (2 * size), rtol=1e-7)
+    np.testing.assert_allclose(at[2], at[1], rtol=1e-12)
+    np.testing.assert_allclose(at[3], (slope_high - slope_low) / (2 * size), rtol=1e-6)
+
+
+GRADIENT = jax.jit(jax.value_and_grad(loss))
+
+
+@functools.cache
+def wanted():
+    return GRADIENT(*clean_setting())
+
+
+def test_vmap_over_rows_is_the_batch(x64):
+    data = clean_setting()
+    in_axes = (None, 0, 0, 0, 0, 0)
+
+    def row(params, *data):
+        return loss(params, *(leaf[None] for leaf in data))
+
+    got = jax.jit(jax.vmap(jax.value_and_grad(row), in_axes))(*data)
+    value, gradient = wanted()
+    np.testing.assert_allclose(got[0].sum(), value, rtol=1e-12)
+    jax.tree.map(
+        lambda rows, whole: np.testing.assert_allclose(rows.sum(0), whole, rtol=1e-10, atol=1e-13),
+        got[1],
+        gradient,
+    )
+
+
+def test_shard_map_over_the_batch(x64):
+    data = clean_setting()
+    mesh = jax.make_mesh((1,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows, whole = jax.sharding.PartitionSpec("batch"), jax.sharding.PartitionSpec()
+
+    def run(params, values, xs, source_mask, mask, reset):
+        carry = start(params, values, source_mask)
+        return jr.unroll(LAYER, params, xs, carry=carry, mask=mask, reset=reset)[:2]
+
+    sharded = jax.shard_map(run, mesh=mesh, in_specs=(whole, *[rows] * 5), out_specs=rows)
+
+    def total(params, *data):
+        carry, outputs = sharded(params, *data)
+        return (outputs**3).sum() + (carry.cell.h**2).sum()
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13),
+        jax.jit(jax.value_and_grad(total))(*data),
+        wanted(),
+    )
+
+
+def test_a_gradient_exports_for_all_platforms(x64):
+    data = clean_setting()
+    platforms = ("cpu", "cuda", "tpu")
+    exported = jax.export.export(GRADIENT, platforms=platforms)(*data)
+    assert exported.platforms == platforms
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13),
+        exported.call(*data),
+        wanted(),
+    )
+
+
+def test_half_precision_runs_in_float32():
+    score = jr.additive_score(A)
+    layer = jr.attending(jr.elman(H), score, S, M)
+    params = layer.init(jax.random.key(0), D)
+    memory = jr.source_memory(score, params.score, jnp.ones((S, M), jnp.bfloat16))
+    carry = layer.initial_carry(params)._replace(memory=memory)
+    xs = jax.random.normal(jax.random.key(1), (T, D), jnp.bfloat16)
+    rollout = jr.unroll(layer, params, xs, carry=carry)
+    assert {leaf.dtype for leaf in (memory.values, rollout.carry.cell.h)} == {jnp.dtype("float32")}
+    assert jr.attention_weights(rollout).dtype == jnp.float32
+    assert rollout.outputs.dtype == jnp.bfloat16
+    exact = jr.unroll(layer, params, xs.astype(jnp.float32), carry=carry)
+    np.testing.assert_array_equal(rollout.outputs, exact.outputs.astype(jnp.bfloat16))
+    np.testing.assert_array_equal(rollout.carry.cell.h, exact.carry.cell.h)

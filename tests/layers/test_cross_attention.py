@@ -161,8 +161,10 @@ def test_errors_name_the_argument():
     xs, values = jnp.ones((T, D)), jnp.ones((S, M))
     with pytest.raises(TypeError, match="^score must be a Score"):
         jr.cross_attention("dot", S, M)
-    with pytest.raises(ValueError, match="^num_source_steps must be at least 1"):
-        jr.cross_attention(score, 0, M)
+    with pytest.raises(ValueError, match="^num_source_steps must not be below 0, got -1"):
+        jr.cross_attention(score, -1, M)
+    with pytest.raises(TypeError, match="^num_source_steps must be an int"):
+        jr.cross_attention(score, 5.0, M)
     with pytest.raises(ValueError, match="^num_units must be at least 1"):
         jr.additive_score(0)
     with pytest.raises(ValueError, match="^values must have the width 4 of the kernel"):
@@ -173,5 +175,39 @@ def test_errors_name_the_argument():
         jr.source_memory(score, params, values, np.ones(3))
     with pytest.raises(ValueError, match=r"^carry.values must have the shape \(5, 4\)"):
         jr.unroll(layer, params, xs, carry=jr.source_memory(score, params, values[:3]))
-    with pytest.raises(ValueError, match="weights of one cross_attention in its info, got 0"):
+    with pytest.raises(ValueError, match="weights of one cross_attention or attending.*got 0"):
         jr.attention_weights(jr.unroll(jr.gru(2), jr.gru(2).init(jax.random.key(0), D), xs))
+    info = jr.unroll(layer, params, xs).info
+    with pytest.raises(ValueError, match="weights of one cross_attention or attending.*got 2"):
+        jr.attention_weights(jr.Rollout((), (), (info, info)))
+
+
+def test_the_parameters_of_a_memory_are_those_of_the_score():
+    score, values = jr.dot_score(A), jnp.ones((2, S, M))
+    layer = jr.attending(jr.gru(6), score, S, M)
+    params = layer.init(jax.random.key(0), D)
+    assert jr.source_memory(score, params.score, values).keys.shape == (2, S, A)
+    for wrong in (params, None, ()):
+        with pytest.raises(TypeError, match="^params must have the structure .*DotScoreParams"):
+            jr.source_memory(score, wrong, values)
+    with pytest.raises(TypeError, match="^score must be a Score"):
+        jr.source_memory(layer, params.score, values)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_source_without_a_step_is_one_without_a_real_step(x64, name):
+    score, layer, params, _, xs = setting(name)
+    none = jr.cross_attention(score, 0, M)
+
+    def run(params, layer, num_source_steps):
+        source = np.ones((BATCH, num_source_steps, M))
+        memory = jr.source_memory(score, params, source, np.zeros(source.shape[:2], bool))
+        rollout = jr.unroll(layer, params, xs, carry=memory)
+        return (rollout.outputs**2).sum(), rollout
+
+    (_, rollout), gradient = jax.value_and_grad(run, has_aux=True)(params, none, 0)
+    (_, want), want_gradient = jax.value_and_grad(run, has_aux=True)(params, layer, S)
+    np.testing.assert_array_equal(rollout.outputs, want.outputs)
+    np.testing.assert_array_equal(rollout.outputs[..., D:], 0)
+    assert jr.attention_weights(rollout).shape == (BATCH, T, 0)
+    jax.tree.map(np.testing.assert_array_equal, gradient, want_gradient)
