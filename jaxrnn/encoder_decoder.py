@@ -245,23 +245,20 @@ def _handed_over(
     receiver_name: str,
 ) -> Any:
     """The first carry of what writes, from the encoder's last one."""
-    if bridge is not None:
-        carry = bridge(carry)
+    expected = jax.eval_shape(lambda params: receiver.initial_carry(params, batch_shape), params)
+    if bridge is None:
+        without = f"without a bridge{_bridge_hint(carry, expected)}"
+        name = f"the last carry of encoder, which {receiver_name} starts from {without},"
+    else:
+        carry, name = bridge(carry), f"the carry that bridge gives to {receiver_name}"
         if carry is None:
             return receiver.initial_carry(params, batch_shape)
-    expected = jax.eval_shape(lambda params: receiver.initial_carry(params, batch_shape), params)
-    if bridge is not None:
-        name = f"the carry that bridge gives to {receiver_name}"
-    else:
-        hint = _bridge_hint(carry, expected)
-        name = (
-            f"the last carry of encoder, which {receiver_name} starts from without a bridge{hint},"
-        )
     checks.same_tree(carry, expected, name)
     return carry
 
 
 def _bridge_hint(carry, expected):
     """What to say where the encoder's last layer alone has the carry that is expected."""
-    fits = type(carry) is tuple and jax.tree.structure(carry[-1]) == jax.tree.structure(expected)
+    wanted = jax.tree.structure((expected,))
+    fits = type(carry) is tuple and jax.tree.structure(carry[-1:]) == wanted
     return " (bridge=lambda carry: carry[-1] takes that of its last layer)" if fits else ""
