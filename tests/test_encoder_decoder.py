@@ -1,95 +1,26 @@
-import functools
+"""Encoder and decoder against loops over rows: a fixed vector, and attention behind the cell."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from translators import (
+    BATCH,
+    KINDS,
+    LENGTHS,
+    MASK,
+    SOURCE_MASK,
+    D,
+    H,
+    S,
+    T,
+    V,
+    loop,
+    setting,
+    stepper,
+)
 
 import jaxrnn as jr
-
-D, H, V, S, T, BATCH = 2, 4, 6, 5, 4, 3
-LENGTHS = np.array([5, 2, 0])
-SOURCE_MASK = np.arange(S) < LENGTHS[:, None]
-MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]], bool)
-SCORES = {
-    "fixed": None,
-    "dot": jr.dot_score(3, param_dtype=jnp.float64),
-    "additive": jr.additive_score(3, param_dtype=jnp.float64),
-}
-f64 = {"param_dtype": jnp.float64}
-
-
-@functools.cache
-def model(kind, reverse_source=False):
-    return jr.encoder_decoder(
-        jr.gru(H, **f64),
-        jr.serial(jr.embed(3, **f64), jr.gru(H, **f64)),
-        jr.dense(V, **f64),
-        attention=SCORES[kind],
-        reverse_source=reverse_source,
-        bridge=lambda carry: ((), carry),
-    )
-
-
-@functools.cache
-def setting(kind, reverse_source=False):
-    """The model, its parameters, sources with NaN in their padding, and targets."""
-    with jax.enable_x64(True):
-        built = model(kind, reverse_source)
-        params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
-    generator = np.random.default_rng(0)
-    source = np.where(SOURCE_MASK[..., None], generator.standard_normal((BATCH, S, D)), np.nan)
-    return built, params, source, generator.integers(0, V, (BATCH, T))
-
-
-@functools.cache
-def stepper(cell_or_layer):
-    return jax.jit(functools.partial(jr.step, cell_or_layer))
-
-
-def softmax(scores):
-    weights = np.exp(scores - np.max(scores))
-    return weights / weights.sum()
-
-
-def scores_of(kind, params, query, memory):
-    if kind == "dot":
-        return [
-            (query @ params.query_kernel) @ (m @ params.key_kernel) / np.sqrt(3) for m in memory
-        ]
-    hidden = [query @ params.query_kernel + m @ params.key_kernel + params.bias for m in memory]
-    return [np.tanh(h) @ params.score_kernel for h in hidden]
-
-
-def loop(kind, params, source, xs, reverse_source=False, num_written=0):
-    """One unpadded row, step after step: logits, attention weights, tokens written greedily."""
-    cell, embed = jr.gru(H, **f64), params.decoder[0][0].table
-    carry, memory = cell.initial_carry(params.encoder), []
-    for x in source[::-1] if reverse_source else source:
-        carry, m = STEP(params.encoder, carry, x)
-        memory.append(np.asarray(m))
-    memory = memory[::-1] if reverse_source else memory
-    logits, maps, tokens, xs = [], [], [], list(xs)
-    for t in range(len(xs) + num_written):
-        if t >= len(xs):
-            tokens.append(int(np.argmax(logits[-1])))
-        token = xs[t] if t < len(xs) else tokens[-1]
-        carry, d = STEP(params.decoder[0][1], carry, embed[token])
-        d = np.asarray(d)
-        if kind != "fixed":
-            weights = softmax(scores_of(kind, params.decoder[1], d, memory)) if memory else []
-            context = sum((w * m for w, m in zip(weights, memory, strict=True)), np.zeros(H))
-            d = np.concatenate([d, context])
-            maps.append(weights)
-        logits.append(d @ params.decoder[-1].kernel + params.decoder[-1].bias)
-    return np.array(logits), maps, tokens
-
-
-STEP = jax.jit(functools.partial(jr.step, jr.gru(H, **f64)))
-KINDS = pytest.mark.parametrize(
-    ("kind", "reverse_source"),
-    [("fixed", False), ("fixed", True), ("dot", False), ("additive", True)],
-)
 
 
 @KINDS
@@ -153,85 +84,6 @@ def test_gradients_are_finite_and_those_of_the_rows_apart(x64):
     want = jax.jit(jax.grad(apart))(params)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11), of_params, want
-    )
-
-
-@functools.cache
-def bahdanau():
-    built = jr.encoder_decoder(
-        jr.gru(H, **f64),
-        jr.embed(3, **f64),
-        jr.dense(V, **f64),
-        attention=SCORES["additive"],
-        attending_cell=jr.gru(H, **f64),
-    )
-    with jax.enable_x64(True):
-        params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
-    return built, params, *setting("additive")[2:]
-
-
-def bahdanau_loop(params, source, xs, num_written=0):
-    """One unpadded row: the last state looks, and the context is read with the token."""
-    embedding, attends, readout = params.decoder
-    carry, memory = jr.gru(H, **f64).initial_carry(params.encoder), []
-    for x in source:
-        carry, m = STEP(params.encoder, carry, x)
-        memory.append(np.asarray(m))
-    logits, maps, xs = [], [], list(xs)
-    for t in range(len(xs) + num_written):
-        if t == len(xs):
-            xs.append(int(np.argmax(logits[-1])))
-        query, context, weights = np.asarray(carry.h), np.zeros(H), []
-        if memory:
-            weights = softmax(scores_of("additive", attends.score, query, memory))
-            context = sum(w * m for w, m in zip(weights, memory, strict=True))
-        read = np.concatenate([embedding.table[xs[t]], context])
-        carry, d = STEP(attends.cell, carry, read)
-        logits.append(np.concatenate([d, context]) @ readout.kernel + readout.bias)
-        maps.append(weights)
-    return np.array(logits), maps, xs
-
-
-def test_in_bahdanau_order_the_context_enters_the_recurrence(x64):
-    built, params, source, xs = bahdanau()
-    rollout = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
-    got = built.generate(params, source, xs[:, :1], 5, source_mask=SOURCE_MASK)
-    weights, arrays = np.asarray(jr.attention_weights(rollout)), jax.device_get(params)
-    for row in range(BATCH):
-        length, num_real = LENGTHS[row], MASK[row].sum()
-        seen = source[row, :length]
-        logits, maps, _ = bahdanau_loop(arrays, seen, xs[row, :num_real])
-        np.testing.assert_allclose(rollout.outputs[row, :num_real], logits, rtol=1e-10, atol=1e-12)
-        assert not weights[row, :, length:].any() and not weights[row, num_real:].any()
-        if length:
-            np.testing.assert_allclose(weights[row, :num_real, :length], maps, rtol=1e-10)
-        _, _, written = bahdanau_loop(arrays, seen, xs[row, :1], 5)
-        np.testing.assert_array_equal(got.tokens[row], written[1:])
-
-
-def test_bahdanau_order_gives_padding_no_gradient_and_streams(x64):
-    built, params, source, xs = bahdanau()
-
-    def loss(params, source):
-        rollout = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
-        return (rollout.outputs**2).sum()
-
-    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
-    of_params, of_source = gradient(params, source)
-    assert (np.asarray(of_source != 0).all(-1) == SOURCE_MASK).all()
-    clean = gradient(params, np.nan_to_num(source) + 7 * ~SOURCE_MASK[..., None])
-    jax.tree.map(np.testing.assert_array_equal, (of_params, of_source), clean)
-
-    whole = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
-    carry = built.encode(params, source, mask=SOURCE_MASK)
-    layer, ys = built.decoder(carry), []
-    for t in range(T):
-        carry, y = stepper(layer)(params.decoder, carry, xs[:, t], mask=MASK[:, t])
-        ys.append(y)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12),
-        (carry, jnp.stack(ys, 1)),
-        whole[:2],
     )
 
 
@@ -382,110 +234,3 @@ def test_rows_of_the_source_are_rows_of_the_target():
         ValueError, match=r"^xs must have the batch axes \(2,\) of source, got \(3,"
     ):
         built.teacher_forced(params, jnp.ones((2, S, D)), jnp.ones((3, T, D)))
-
-
-WORDS = jr.serial(jr.embed(5), jr.gru(H))
-
-
-def bahdanau_of_words(bridge, decoder=None):
-    built = jr.encoder_decoder(
-        WORDS,
-        decoder or jr.embed(5),
-        jr.dense(V),
-        attention=jr.additive_score(3),
-        attending_cell=jr.gru(H),
-        bridge=bridge,
-    )
-    return built, built.init(jax.random.key(0), V, V)
-
-
-@pytest.mark.parametrize(
-    ("bridge", "error", "message"),
-    [
-        (
-            None,
-            TypeError,
-            "^the last carry of encoder, which attending_cell starts from without a bridge "
-            r"\(bridge=lambda carry: carry\[-1\] takes that of its last layer\), must have the str",
-        ),
-        (
-            lambda carry: carry,
-            TypeError,
-            "^the carry that bridge gives to attending_cell must have the structure",
-        ),
-        (
-            lambda carry: jax.tree.map(lambda leaf: leaf[..., 1:], carry[-1]),
-            ValueError,
-            r"^the carry that bridge gives to attending_cell\.h must have the shape \(2, 4\)",
-        ),
-    ],
-)
-def test_what_passes_to_the_attending_cell_is_checked(bridge, error, message):
-    built, params = bahdanau_of_words(bridge)
-    with pytest.raises(error, match=message):
-        jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
-
-
-@pytest.mark.parametrize("encoder", [WORDS, jr.embed(5)])
-def test_no_bridge_is_hinted_at_that_would_not_fit(encoder):
-    built = jr.encoder_decoder(encoder, jr.lstm(H), jr.dense(V))
-    params = built.init(jax.random.key(0), V, D)
-    with pytest.raises(TypeError, match="^the last carry of encoder, which decoder .* a bridge, "):
-        jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
-
-
-def test_a_stateful_decoder_in_front_of_the_attending_cell_starts_from_its_own_carry():
-    decoder = jr.serial(jr.embed(3), jr.lstm(2))
-    built, params = bahdanau_of_words(lambda carry: carry[-1], decoder)
-    source, xs = jnp.array([[1, 2, 3, 0, 4], [5, 5, 0, 0, 0]]), jnp.array([[1, 2, 3], [4, 5, 0]])
-    start = built.encode(params, source)
-    own, attends, _ = start
-    encoded = jr.unroll(WORDS, params.encoder, source)
-    jax.tree.map(np.testing.assert_array_equal, attends.cell, encoded.carry[-1])
-    np.testing.assert_array_equal(attends.memory.values, encoded.outputs)
-    jax.tree.map(np.testing.assert_array_equal, own, decoder.initial_carry(params.decoder[0], (2,)))
-    # The parts one after another are the whole.
-    looking = jr.attending(jr.gru(H), jr.additive_score(3), S, H)
-    read = jr.unroll(decoder, params.decoder[0], xs).outputs
-    seen = jr.unroll(looking, params.decoder[1], read, carry=attends).outputs
-    want = jr.unroll(jr.dense(V), params.decoder[2], seen).outputs
-    got = built.teacher_forced(params, source, xs)
-    np.testing.assert_allclose(got.outputs, want, rtol=1e-5, atol=1e-6)
-    assert got.carry[0][1].c.any()
-
-
-@pytest.mark.parametrize("kind", ["dot", "bahdanau"])
-def test_a_source_without_a_step_is_one_without_a_real_step(x64, kind):
-    built, params, source, xs = bahdanau() if kind == "bahdanau" else setting(kind)
-    none = built.teacher_forced(params, source[:, :0], xs, mask=MASK)
-    hidden = np.zeros_like(SOURCE_MASK)
-    want = built.teacher_forced(params, source, xs, source_mask=hidden, mask=MASK)
-    np.testing.assert_array_equal(none.outputs, want.outputs)
-    assert none.outputs.any() and jr.attention_weights(none).shape == (BATCH, T, 0)
-
-
-@pytest.mark.parametrize("kind", ["fixed", "dot", "bahdanau"])
-def test_decoder_refuses_what_is_no_carry(x64, kind):
-    built, params, *_ = bahdanau() if kind == "bahdanau" else setting(kind)
-    for wrong in ((), None, params, {"memory": 1}, (1, 2, 3, 4)):
-        with pytest.raises(TypeError, match="^carry must be the tuple of [23] that encode makes"):
-            built.decoder(wrong)
-    if kind != "fixed":
-        with pytest.raises(TypeError, match=r"^carry\[1\] must hold the Memory of a source"):
-            built.decoder(params.decoder)
-
-
-@pytest.mark.parametrize("attending_cell", [None, jr.gru(H)])
-def test_a_decoder_that_attends_itself_keeps_its_own_source(attending_cell):
-    score = jr.dot_score(3)
-    built = jr.encoder_decoder(
-        jr.gru(H),
-        jr.attending(jr.gru(H), score, S + 2, 2),
-        jr.dense(V),
-        attention=jr.additive_score(3),
-        attending_cell=attending_cell,
-        bridge=lambda carry: carry if attending_cell else None,
-    )
-    params, xs = built.init(jax.random.key(0), D, D), jnp.ones((2, S, D))
-    own, ours, _ = jax.eval_shape(built.teacher_forced, params, xs, xs).info
-    assert own.weights.shape == (S, 2, S + 2) and ours.weights.shape == (S, 2, S)
