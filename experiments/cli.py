@@ -15,20 +15,20 @@ from experiments.errors import ExperimentError
 EXPERIMENTS = {
     "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
     "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
+    "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
+    "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",
     "characters": "The next character of Python's own texts: five mixers, bits and free running.",
     "memorisation": "A page to point at: which earlier characters a prediction depends on.",
-    "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+    "tagging": "The token of every character of Python source: both directions, packed or padded.",
+    "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
+    "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, memory, reach.",
     "cost": "Measured time and memory of RNN, state space and attention against T.",
-    "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",
+    "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
     "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
     "newton": "When Newton's method on a whole sequence converges, and when it does not.",
-    "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
     "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
-    "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
     "rounding": "Every model in float32 against float64, along 65,536 steps.",
-    "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
-    "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, memory, reach.",
-    "tagging": "The token of every character of Python source: both directions, packed or padded.",
+    "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
 }
 EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "sklearn", "tyro", "vega_datasets")
 

@@ -109,3 +109,13 @@ def test_the_gradient_reaches_back_by_the_product_of_jacobians(x64):
     got = jax.jit(jax.jacobian(last))(h0)
     np.testing.assert_allclose(got, product, rtol=1e-10, atol=1e-14)
     assert np.abs(got - turned).max() > 1e-3
+
+
+def test_two_kernels_are_one_kernel_of_the_concatenated_vector(x64):
+    cell = jr.elman(4, param_dtype=jnp.float64)
+    params = cell.init(jax.random.key(0), 3)
+    x, h = jax.random.normal(jax.random.key(1), (3,)), jax.random.normal(jax.random.key(2), (4,))
+    folded = jnp.concatenate([params.kernel, params.recurrent_kernel])
+    want = jnp.tanh(jnp.concatenate([x, h]) @ folded + params.bias)
+    carry = cell.initial_carry(params)._replace(h=h)
+    np.testing.assert_allclose(jr.step(cell, params, carry, x)[1], want, rtol=1e-13)
