@@ -33,6 +33,13 @@ class Fitted(NamedTuple):
     seconds: float
 
 
+def failed_rows(*trees: Any) -> np.ndarray:
+    """bool `[S]`: a number in row s of some leaf `[S, ...]` is not finite."""
+    leaves = jax.tree.leaves(trees)
+    finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in leaves]
+    return ~np.all(finite, axis=0)
+
+
 class Fitter:
     """Trains any number of parameters with one loss and one optimizer; compiled once.
 

@@ -35,6 +35,11 @@ class Line(NamedTuple):
         return Verdict(*self, "-", None)
 
 
+def verdict_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """All lines as a JSON file has them."""
+    return [line._asdict() | {"word": line.word} for line in verdicts]
+
+
 def verdicts_table(title: str, verdicts: Sequence[Verdict]) -> Table:
     """All lines, with what was measured."""
     rows = [(line.point, line.criterion, line.measured, line.word) for line in verdicts]

@@ -16,7 +16,7 @@ from experiments.figures import figure, line_styles
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, show
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "An RNN and a state space stream with a carry of fixed size and constant time a token, and "
@@ -34,7 +34,7 @@ CAPTION = (
 def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     """Writes rows, the figure and the tables of what was measured, and prints the tables."""
     lines = verdicts(config, results)
-    folder.write_json("verdicts.json", [line._asdict() | {"word": line.word} for line in lines])
+    folder.write_json("verdicts.json", verdict_rows(lines))
     rows = [one for one in results if isinstance(one, Measured)]
     tables = [verdicts_table("What was expected, and what was measured", lines)]
     tables += [_formula_table(one) for one in results if isinstance(one, Simple)]

@@ -14,6 +14,7 @@ from experiments.checkpoints import Checkpoints
 from experiments.digits.config import Config
 from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
+from experiments.fitting import failed_rows
 
 SCORED_TOGETHER = NUM_VALIDATION
 EVERY = 10  # epochs from one checkpoint to the next
@@ -93,7 +94,7 @@ def train(
         params,
         history,
         predictions(predict, state.params, tasks, "test"),
-        _failed(history, params),
+        failed_rows(history, params),
         _timed_update(compiled, state, minibatches(config, tasks, 0)),
         NUM_TRAINING // config.batch_size,
         compiled.memory_analysis().temp_size_in_bytes,
@@ -187,12 +188,6 @@ def _initial_state(sized, optimizer, seed):
 def _trainings_first(values):
     """`[epochs, trainings, ...]` as `[trainings, epochs * ...]`."""
     return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
-
-
-def _failed(history, params):
-    leaves = [*history.values(), *jax.tree.leaves(params)]
-    finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in leaves]
-    return ~np.all(finite, axis=0)
 
 
 def _timed_update(compiled, state, batches):

@@ -17,7 +17,7 @@ from experiments.gradients.warning import RECENT, VANISHING, Warned
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "The gradient of a recurrent network passes through the product J(t) J(t-1) ... J(k+1) of its "
@@ -30,7 +30,7 @@ CLAIM = (
 def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     """Writes rows, figures and tables of whatever was done, and prints the tables."""
     lines = verdicts(config, results)
-    folder.write_json("verdicts.json", [line._asdict() | {"word": line.word} for line in lines])
+    folder.write_json("verdicts.json", verdict_rows(lines))
 
     tables = [verdicts_table("What was expected, and what was measured", lines)]
     tables += list(_tables(config, results))

@@ -15,7 +15,7 @@ from experiments.memory.training import Trained
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, show
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "Parity of a binary history needs one bit of state; to give the history back, a state of H "
@@ -31,7 +31,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     trained = [one for one in results if _is_trained(one)]
     judged = [each for one in trained for each in judge(config, one)]
     lines = verdicts(config, counted, judged)
-    folder.write_json("verdicts.json", [line._asdict() | {"word": line.word} for line in lines])
+    folder.write_json("verdicts.json", verdict_rows(lines))
     folder.write_csv("counting.csv", _count_rows(counted))
     tables = [verdicts_table("What was expected, and what became of it", lines)]
     pictures = []

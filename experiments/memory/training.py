@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter
+from experiments.fitting import Fitter, failed_rows
 from experiments.matched import count_params
 from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.networks import loss_and_right, make_network
@@ -133,7 +133,6 @@ def train(
         model, params, rows.batches, rows.num_epochs, checkpoints, every=10, epoch_done=epoch_done
     )
     losses = np.concatenate(fitted.history["losses"]).T
-    leaves = [leaf.reshape(len(keys), -1) for leaf in jax.tree.leaves(fitted.params)]
     alone = jax.tree.map(lambda leaf: leaf[0], fitted.params)
     return Trained(
         model=model,
@@ -143,7 +142,7 @@ def train(
         losses=losses,
         training_scores=np.concatenate(fitted.history["scores"]).T,
         scores=ask(config, network, fitted.params, rows.test()),
-        failed=np.any(~np.isfinite(np.concatenate([losses, *leaves], axis=1)), axis=1),
+        failed=failed_rows(losses, fitted.params),
         seconds=time.perf_counter() - start,
     )
 

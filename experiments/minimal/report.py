@@ -15,7 +15,7 @@ from experiments.minimal.training import Trained
 from experiments.page import Page, Picture
 from experiments.run_folder import RunFolder
 from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "Six checks tell whether a recurrent network is put together, trained and judged rightly. Here "
@@ -33,7 +33,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     folder.write_csv("metrics.csv", update_rows)
     folder.write_json("seconds.json", {_name(one): round(one.seconds, 1) for one in trained})
     lines = _verdicts(config, results, seed_rows, update_rows)
-    folder.write_json("verdicts.json", [line._asdict() | {"word": line.word} for line in lines])
+    folder.write_json("verdicts.json", verdict_rows(lines))
     tables, pictures = [_trainings_table(config, results)], []
     plots.training(trained, folder.path("training.png"))
     pictures.append(Picture("training.png", plots.CAPTIONS["training"]))

@@ -12,6 +12,7 @@ import optax
 
 import jaxrnn as jr
 from experiments.checkpoints import Checkpoints
+from experiments.fitting import failed_rows
 from experiments.minimal.config import Config
 from jaxrnn.training import LossFn
 
@@ -188,10 +189,7 @@ def run_updates(
         epoch_done=epoch_done,
     )
     history = {name: value.reshape(-1, value.shape[-1]).T for name, value in epochs.items()}
-    finite = np.all([np.isfinite(values).all(axis=1) for values in history.values()], axis=0)
     leaves = jax.tree.leaves(state.params)
-    for leaf in leaves:
-        finite &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
     return Trained(
         purpose,
         setting,
@@ -199,7 +197,7 @@ def run_updates(
         sum(leaf[0].size for leaf in leaves),
         jax.device_get(state.params),
         history,
-        ~finite,
+        failed_rows(history, state.params),
         time.perf_counter() - start,
     )
 

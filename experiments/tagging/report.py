@@ -22,8 +22,9 @@ from experiments.tagging.results import (
     macro_f1,
     of_kind,
 )
-from experiments.tagging.verdicts import Verdict, good_seeds, verdicts
+from experiments.tagging.verdicts import good_seeds, verdicts
 from experiments.timing import median_and_quartiles
+from experiments.verdicts import verdict_rows, verdicts_table
 
 CLAIM = (
     "A label for every step: which class of token does each character of Python source belong to? "
@@ -39,7 +40,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
     tagged, layouts = of_kind(results, Tagged), of_kind(results, Layouts)
     judged = verdicts(results)
     folder.write_json("data.json", baselines.about)
-    folder.write_json("verdicts.json", [one._asdict() for one in judged])
+    folder.write_json("verdicts.json", verdict_rows(judged))
     folder.write_csv("results.csv", _result_rows(baselines, tagged))
     folder.write_csv("files.csv", _file_rows(baselines, tagged))
     if tagged:
@@ -50,7 +51,7 @@ def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
         tables.insert(1, _class_table(baselines, results))
     if layouts:
         tables.append(_layouts_table(layouts))
-    tables.append(_verdicts_table(judged))
+    tables.append(verdicts_table("Expected and measured", judged))
     pictures = list(_pictures(results, folder))
     folder.write_text("summary.md", "\n".join(["# tagging\n", *map(markdown, tables)]))
     for table in tables:
@@ -217,7 +218,3 @@ def _layouts_table(layouts: Sequence[Layouts]) -> Table:
     )
     columns = ("model", "layout", "steps computed", "of them real, %", "thousand characters / s")
     return Table(title, (*columns, "temporary MiB"), rows, num_names=2)
-
-
-def _verdicts_table(judged: Sequence[Verdict]) -> Table:
-    return Table("Expected and measured", ("point", "criterion", "measured", "verdict"), judged, 4)

@@ -1,7 +1,7 @@
 """What was expected, written before the run, and whether it came out."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from experiments.data.source import KEYWORD
 from experiments.tagging.layouts import PACKED, PADDED
 from experiments.tagging.model import DIRECTIONS
 from experiments.tagging.results import Baselines, Layouts, Tagged, Truth, of_kind
+from experiments.verdicts import Line, Verdict
 
 TOLERANCE = 1e-5
 TRAJECTORY = 1e-3
@@ -16,39 +17,19 @@ HELPED, UNHELPED = 10.0, 2.0  # points at the first and the last character of a 
 LONG = 3  # characters of a keyword that has a beginning and an end
 
 
-class Verdict(NamedTuple):
-    """An expectation, its criterion, what was measured, and "pass", "FAIL" or "not run"."""
-
-    point: str
-    criterion: str
-    measured: str
-    word: str
-
-
-class Point(NamedTuple):
-    """What is expected."""
-
-    point: str
-    criterion: str
-
-    def verdict(self, measured: str, passed: Any) -> Verdict:
-        """What became of it."""
-        return Verdict(*self, measured, "pass" if passed else "FAIL")
-
-
-FUTURE = Point("the future helps", "the worst bidirectional seed beats the best forward one")
-WHERE = Point(
+FUTURE = Line("the future helps", "the worst bidirectional seed beats the best forward one")
+WHERE = Line(
     "it helps where a token begins",
     f"keywords of {LONG} characters or more: at the first one {HELPED:g} points or more, at the "
     f"last one {UNHELPED:g} or less",
 )
-MEMORY = Point("memory helps", "every forward seed beats the best of the counted baselines")
-SAME = Point(
+MEMORY = Line("memory helps", "every forward seed beats the best of the counted baselines")
+SAME = Line(
     "packed is padded",
     f"gradients within {TOLERANCE:g} of the largest number, losses of both trainings within "
     f"{TRAJECTORY:g}",
 )
-FASTER = Point(
+FASTER = Line(
     "packed is faster", "more real characters a processor second than padded, in every round"
 )
 POINTS = (FUTURE, WHERE, MEMORY, SAME, FASTER)
@@ -66,10 +47,7 @@ def verdicts(results: Sequence[Any]) -> list[Verdict]:
         judged[2] = _memory(baselines, good["forward"])
     if layouts:
         judged[3], judged[4] = _same(layouts), _faster(layouts)
-    return [
-        verdict or Verdict(*point, "-", "not run")
-        for point, verdict in zip(POINTS, judged, strict=True)
-    ]
+    return [verdict or point.not_run() for point, verdict in zip(POINTS, judged, strict=True)]
 
 
 def good_seeds(results: Sequence[Any], direction: str) -> list[Tagged]:

@@ -21,7 +21,7 @@ from experiments.translate.scores import (
     length_groups,
     whole_kinds,
 )
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "A fixed vector between encoder and decoder has to hold all of the source, so its accuracy "
@@ -38,7 +38,7 @@ def report(config: Config, results: Sequence[Measured], folder: RunFolder) -> Pa
     folder.write_csv("results.csv", _result_rows(config, results))
     folder.write_csv("answers.csv", _answer_rows(results))
     folder.write_csv("metrics.csv", _update_rows(results))
-    folder.write_json("verdicts.json", [line._asdict() | {"word": line.word} for line in lines])
+    folder.write_json("verdicts.json", verdict_rows(lines))
     tables = [
         verdicts_table("What was expected, and what came", lines),
         _models_table(config, results),

@@ -1,8 +1,13 @@
 """What tests of experiments share."""
 
+import csv
+
 import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
+
+from experiments import cli
+from experiments.progress import Bar
 
 OPTIONS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -22,3 +27,42 @@ def compiled_once(tmp_path_factory):
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def stop_after():
+    """`(monkeypatch, calls)`: a Ctrl-C takes effect at that call of `advance` with work done."""
+
+    def stop(monkeypatch, calls):
+        advance = Bar.advance
+
+        def counted(bar, work=1):
+            nonlocal calls
+            calls -= work > 0
+            advance(bar, work)
+            if calls == 0:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Bar, "advance", counted)
+
+    return stop
+
+
+@pytest.fixture
+def rows():
+    """`path -> rows` of a CSV file."""
+    return lambda path: list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture
+def refused(capsys, tmp_path, monkeypatch):
+    """`(name, options) -> line`: an experiment that ends with one line and leaves no file."""
+
+    def run(name, options):
+        monkeypatch.chdir(tmp_path)
+        assert cli.main([name, *options]) == 2
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and not list(tmp_path.rglob("*.*"))
+        return err
+
+    return run

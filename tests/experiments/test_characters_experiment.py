@@ -17,7 +17,6 @@ from experiments.characters.writing import DECODINGS, Traits
 from experiments.data.topics import load_topics, make_corpus
 from experiments.errors import ExperimentError
 from experiments.fitting import Fitted
-from experiments.progress import Bar
 
 SMALL = ["--models", "gru", "--epochs", "1", "--parameters", "5000", "--batch-size", "2"]
 SMALL += ["--chunk", "16", "--training-share", "0.2", "--prompts", "2", "--prompt-length", "16"]
@@ -38,25 +37,12 @@ def run(folder, *options):
     return cli.main(["characters", "--quick", *SMALL, *options, "--out", str(folder)])
 
 
-def stop_after(monkeypatch, calls):
-    advance = Bar.advance
-
-    def counted(bar, work=1):
-        nonlocal calls
-        calls -= work
-        advance(bar, work)
-        if calls == 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Bar, "advance", counted)
-
-
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_same_bits(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys, stop_after
 ):
     whole, stopped, resumed = (tmp_path / name for name in ("whole", "stopped", "resumed"))
     with monkeypatch.context() as patch:

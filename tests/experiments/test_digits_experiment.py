@@ -14,6 +14,7 @@ from experiments.digits.config import Config
 from experiments.digits.model import sized
 from experiments.digits.results import Baselines, Counted, Growth, Reach, Times
 from experiments.digits.task import make_split, make_tasks
+from experiments.fitting import failed_rows
 from experiments.page import html_page
 from experiments.run_folder import RunFolder
 
@@ -95,7 +96,7 @@ def test_a_failed_training_is_in_no_mean(results, tasks):
     trained = results[1]
     assert not trained.failed.any() and len(trained.accuracy(tasks[0])) == 1
     history = {"loss": np.array([[1.0, 2.0], [np.nan, 1.0]])}
-    failed = training._failed(history, {"w": np.ones((2, 3))})
+    failed = failed_rows(history, {"w": np.ones((2, 3))})
     assert failed.tolist() == [False, True]
     assert len(trained._replace(failed=failed).accuracy(tasks[1])) == 0
 

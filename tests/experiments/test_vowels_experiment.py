@@ -1,6 +1,5 @@
 """The vowels experiment: a small run through, failed seeds, and what padding may not change."""
 
-import csv
 import json
 
 import jax
@@ -24,16 +23,12 @@ def run(folder, *options):
     return folder
 
 
-def rows(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
-
-
 @pytest.fixture(scope="module")
 def scored():
     return prepare(Config())[1]
 
 
-def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, capsys):
+def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, capsys, rows):
     options = ["--models", "elman", "--epochs", "12", "--seeds", "2", "--learning-rate", "0.03"]
     once = run(tmp_path / "once", *options, "--readouts", "final", "mean")
     assert "elman" in capsys.readouterr().out
@@ -60,7 +55,7 @@ def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, ca
         assert rows(again / name) == expected
 
 
-def test_a_run_that_diverges_is_kept_as_failed(tmp_path):
+def test_a_run_that_diverges_is_kept_as_failed(tmp_path, rows):
     folder = run(
         tmp_path / "run",
         *("--models", "elman", "--readouts", "final", "--epochs", "2", "--seeds", "2"),
