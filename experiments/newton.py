@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
 
 import jaxrnn as jr
 from experiments.errors import ExperimentError
@@ -16,7 +17,6 @@ from experiments.page import Page, Picture
 from experiments.progress import progress_bar
 from experiments.tables import Table, markdown, show
 from experiments.timing import interleaved_seconds
-from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
 
 JACOBIANS = ("full", "diagonal")
 TRANSIENT = 100
