@@ -52,6 +52,8 @@ class Cell(NamedTuple):
         prepare: `(params, key, xs, reset) -> xs`, noise drawn as data, time first; `key=None` is
             the deterministic model.
         num_feature_axes: axes of x behind batch and time; an int, or a tree of ints like x.
+        roles: what the parameters are for, a tree prefix of params of the words of
+            `parameter_labels`; where it is None the classes of the parameters say it.
     """
 
     init: Callable[..., Params]
@@ -63,6 +65,7 @@ class Cell(NamedTuple):
     split: Split | None = None
     prepare: Callable[[Params, Any, Any, Any], Any] | None = None
     num_feature_axes: Any = 1
+    roles: Any = None
 
 
 class Rollout(NamedTuple):
@@ -87,6 +90,7 @@ class Layer(NamedTuple):
         num_outputs: `(num_inputs) -> int`.
         causal: False for a layer that sees the future, which cannot stream.
         num_feature_axes: axes of x behind batch and time (`embed` has 0).
+        roles: what the parameters are for, as in `Cell`.
     """
 
     init: Callable[..., Params]
@@ -95,6 +99,7 @@ class Layer(NamedTuple):
     num_outputs: Callable[[int], int]
     causal: bool = True
     num_feature_axes: Any = 1
+    roles: Any = None
 
 
 Evaluator = Callable[[Cell, Params, Carry, Any, Any, Any], Rollout]

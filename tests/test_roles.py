@@ -1,3 +1,5 @@
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -61,7 +63,8 @@ ROLES = {
 }
 
 RECURRENT_CELL = {"input": "kernel bias", "recurrent": "recurrent_kernel recurrent_bias"}
-SCORE = "query_kernel key_kernel bias score_kernel"
+# While roles were guessed from names, all of a score was "readout": nothing in it had a known name.
+ADDITIVE_SCORE = {"input": "query_kernel key_kernel bias", "readout": "score_kernel"}
 OTHERS = {
     "every variant of the LSTM": (
         jr.lstm(4, peephole=True, projection=2, layer_norm=True),
@@ -111,16 +114,12 @@ OTHERS = {
             "1.1.gate_kernel 1.1.value_kernel 1.1.output_kernel",
         },
     ),
-    "attention to a source": (
-        jr.cross_attention(jr.additive_score(3), 4, 5),
-        {"readout": SCORE},
-    ),
+    "attention to a source": (jr.cross_attention(jr.additive_score(3), 4, 5), ADDITIVE_SCORE),
     "a cell that attends": (
         jr.attention_cell(jr.elman(3), jr.dot_score(3), 4, 5),
         {
-            "input": "cell.kernel cell.bias",
+            "input": "cell.kernel cell.bias score.query_kernel score.key_kernel",
             "recurrent": "cell.recurrent_kernel",
-            "readout": "score.query_kernel score.key_kernel",
         },
     ),
 }
@@ -137,20 +136,22 @@ def names_by_label(labels):
     return named
 
 
-def assert_roles(params, wanted):
-    found = names_by_label(jr.parameter_labels(params))
+def assert_roles(params, wanted, model=None):
+    found = names_by_label(jr.parameter_labels(params, model))
     assert found == {label: set(names.split()) for label, names in wanted.items()}
 
 
 @pytest.mark.parametrize("name", CLASSICAL | MODELS)
 def test_roles_of_every_model(name):
     assert_roles(params_of(make(name)), ROLES[name])
+    assert_roles(params_of(make(name)), ROLES[name], make(name))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_roles_of_what_is_made_of_models(name):
     model, wanted = OTHERS[name]
     assert_roles(params_of(model), wanted)
+    assert_roles(params_of(model), wanted, model)
 
 
 def test_roles_of_an_encoder_and_a_decoder():
@@ -160,12 +161,14 @@ def test_roles_of_an_encoder_and_a_decoder():
     cells = ("encoder.1", "decoder.0.1")
     wanted = {
         "input": [f"{cell}.{name}" for cell in cells for name in ("kernel", "bias")]
-        + ["encoder.0.table", "decoder.0.0.table"],
+        + ["encoder.0.table", "decoder.0.0.table"]
+        + ["decoder.1.query_kernel", "decoder.1.key_kernel"],
         "recurrent": [f"{cell}.recurrent_kernel" for cell in cells],
-        "readout": ["decoder.1.query_kernel", "decoder.1.key_kernel"]
-        + ["decoder.2.kernel", "decoder.2.bias"],
+        "readout": ["decoder.2.kernel", "decoder.2.bias"],
     }
-    assert_roles(params, {label: " ".join(names) for label, names in wanted.items()})
+    wanted = {label: " ".join(names) for label, names in wanted.items()}
+    assert_roles(params, wanted)
+    assert_roles(params, wanted, model)
 
 
 def test_what_maps_each_step_by_itself_is_readout_beside_any_mixer():
@@ -174,6 +177,141 @@ def test_what_maps_each_step_by_itself_is_readout_beside_any_mixer():
     labels = jr.parameter_labels(stack)
     assert labels["mixer"] == [jr.cells.MinGRUParams("input", "input")]
     assert set(jax.tree.leaves(labels["others"])) == {"readout"}
+
+
+def leaky(roles=None, width=NUM_INPUTS):
+    """A cell whose parameters have no class of their own."""
+
+    def init(key, num_inputs):
+        return {"kernel": jnp.ones((num_inputs, width)), "rate": jnp.full(width, 0.5)}
+
+    def advance(params, carry, z):
+        return params["rate"] * carry + z @ params["kernel"]
+
+    return jr.simple_cell(init, advance, width, roles=roles)
+
+
+LEAKY = {"kernel": "input", "rate": "ssm"}
+EMBEDDED = {
+    "a layer": (jr.recurrent, LEAKY),
+    "a learned carry": (
+        jr.learned_initial_carry,
+        jr.cells.LearnedInitialCarryParams(LEAKY, "recurrent"),
+    ),
+    "zoneout": (lambda cell: jr.zoneout(cell, 0.1), LEAKY),
+    "a skip": (jr.residual, LEAKY),
+    "a stack": (
+        lambda cell: jr.serial(jr.dropout(0.1), cell, jr.dense(2)),
+        ((), LEAKY, jr.layers.DenseParams("readout", "readout")),
+    ),
+    "both directions": (
+        lambda cell: jr.bidirectional(cell, jr.ema()),
+        jr.layers.Directions(LEAKY, jr.cells.EMAParams("ssm")),
+    ),
+    "a cell that attends": (
+        lambda cell: jr.attention_cell(cell, jr.dot_score(3), 4, 5),
+        jr.seq2seq.AttentionCellParams(LEAKY, jr.seq2seq.DotScoreParams("input", "input")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_what_embeds_a_cell_passes_its_roles_on(name):
+    embed, wanted = EMBEDDED[name]
+    model = embed(leaky(LEAKY))
+    assert jr.parameter_labels(params_of(model), model) == wanted
+
+
+def test_all_of_a_stack_of_stacks_and_blocks():
+    model = jr.serial(jr.block(leaky(LEAKY), NUM_INPUTS), leaky("recurrent"), leaky())
+    (mixed, _), known, unknown = jr.parameter_labels(params_of(model), model)
+    assert mixed[1] == LEAKY
+    assert known == {"kernel": "recurrent", "rate": "recurrent"}
+    assert unknown == {"kernel": "unlabelled", "rate": "unlabelled"}
+
+
+def test_an_encoder_and_a_decoder_pass_roles_on():
+    cell = jr.serial(jr.embed(NUM_INPUTS), leaky(LEAKY))
+    score = jr.dot_score(3)._replace(roles="readout")
+    options = {"attention": score, "attending_cell": leaky({"rate": "ssm"})}
+    model = jr.encoder_decoder(
+        cell, jr.embed(2), jr.dense(5), bridge=lambda carry: carry[-1], **options
+    )
+    params = jax.eval_shape(lambda: model.init(jax.random.key(0), 5, 5))
+    labels = jr.parameter_labels(params, model)
+    assert labels.encoder[1] == LEAKY
+    assert labels.decoder[1].cell == {"kernel": "unlabelled", "rate": "ssm"}
+    assert labels.decoder[1].score == jr.seq2seq.DotScoreParams("readout", "readout")
+
+
+def test_what_nobody_declares_is_unlabelled():
+    params = params_of(leaky())
+    assert set(jr.parameter_labels(params).values()) == {"unlabelled"}
+    assert jr.parameter_labels(params, leaky({"rate": "ssm"}))["kernel"] == "unlabelled"
+    assert jr.parameter_labels(params, leaky(LEAKY)) == LEAKY
+
+
+def test_a_model_counts_before_the_classes_of_its_parameters():
+    cell = jr.gru(3)._replace(roles={"recurrent_bias": "input"})
+    labels = jr.parameter_labels(params_of(cell), cell)
+    assert labels == jr.cells.GRUParams("input", "recurrent", "input", "input")
+    cell = jr.lstm(3, layer_norm=True)._replace(roles={"norm": "readout"})
+    labels = jr.parameter_labels(params_of(cell), cell)
+    assert set(labels.norm) == {"readout"} and labels.recurrent_kernel == "recurrent"
+
+
+@pytest.mark.parametrize(
+    ("roles", "error", "message"),
+    [
+        ("recurent", ValueError, "roles must be one of .*, got 'recurent'"),
+        ({"kernel": "input", "rate": "unlabelled"}, ValueError, "roles must be .*'unlabelled'"),
+        ({"kernel": 3}, TypeError, "roles must be a role or a tree of roles, got 3"),
+    ],
+)
+def test_words_are_checked_where_they_are_given(roles, error, message):
+    with pytest.raises(error, match=message):
+        leaky(roles)
+
+
+@pytest.mark.parametrize(
+    ("roles", "error", "message"),
+    [
+        ({"weight": "input"}, ValueError, r"model.roles must name .*'rate'\], got \['weight'\]"),
+        (("input", "ssm"), ValueError, r"model.roles must name parameters .* got \['0', '1'\]"),
+        ({"rate": {"h": "ssm"}}, TypeError, r"model.roles.rate must be one role for one array"),
+    ],
+)
+def test_roles_must_fit_the_parameters(roles, error, message):
+    cell = leaky(roles)
+    with pytest.raises(error, match=message):
+        jr.parameter_labels(params_of(cell), cell)
+    with pytest.raises(error, match=message):
+        jr.gradient_norms(cell.init(jax.random.key(0), NUM_INPUTS), cell)
+
+
+def test_mistakes_of_a_class_name_the_class():
+    class Misspelt(NamedTuple):
+        kernel: Any
+        roles = {"kernal": "input"}
+
+    class Unknown(NamedTuple):
+        kernel: Any
+        roles = "weights"
+
+    with pytest.raises(ValueError, match=r"Misspelt.roles must name .* got \['kernal'\]"):
+        jr.parameter_labels({"cell": Misspelt(jnp.ones(2))})
+    with pytest.raises(ValueError, match="Unknown.roles must be one of .* got 'weights'"):
+        jr.parameter_labels([Unknown(jnp.ones(2))])
+    with pytest.raises(TypeError, match="model must be a Cell or a Layer, got function"):
+        jr.parameter_labels({}, leaky)
+
+
+def test_a_field_named_roles_is_a_parameter():
+    class Cast(NamedTuple):
+        roles: Any
+        kernel: Any = None
+
+    assert jr.parameter_labels(Cast(jnp.ones(2))).roles == "unlabelled"
 
 
 def test_trees_of_other_kinds():
@@ -189,9 +327,15 @@ def test_trees_of_other_kinds():
         def tree_unflatten(cls, _, children):
             return cls(*children)
 
-    boxed = jr.parameter_labels(Box({"recurrent": 0.0, "kernel": 0.0}, {"kernel": 0.0}))
-    assert boxed.children == ({"recurrent": "recurrent", "kernel": "input"}, {"kernel": "readout"})
-    assert jr.parameter_labels(jnp.zeros(3)) == "readout"
+    params = Box(jr.cells.EMAParams(0.0), {"kernel": 0.0, "rates": [0.0, 0.0]})
+    unlabelled = {"kernel": "unlabelled", "rates": ["unlabelled"] * 2}
+    assert jr.parameter_labels(params).children == (jr.cells.EMAParams("ssm"), unlabelled)
+    roles = Box(None, {"kernel": "input", "rates": "ssm"})
+    labels = jr.parameter_labels(params, leaky(roles))
+    expected = {"kernel": "input", "rates": ["ssm", "ssm"]}
+    assert labels.children == (jr.cells.EMAParams("ssm"), expected)
+    assert jr.parameter_labels(jnp.zeros(3)) == "unlabelled"
+    assert jr.parameter_labels(()) == () and jr.parameter_labels(None) is None
 
 
 def test_optax_gives_every_part_its_own_rule():

@@ -21,6 +21,12 @@ class DiagonalRNNParams(NamedTuple):
     bias: Any
     eigenvalue_logit: Any
     eigenvalue_kernel: Any = None
+    roles = {
+        "kernel": "input",
+        "bias": "input",
+        "eigenvalue_logit": "ssm",
+        "eigenvalue_kernel": "input",
+    }
 
 
 def diagonal_rnn(

@@ -18,6 +18,7 @@ class ElmanParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class ElmanCarry(NamedTuple):

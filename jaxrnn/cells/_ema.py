@@ -18,6 +18,7 @@ class EMAParams(NamedTuple):
     """`decay_logit [D]`, the decay is α = σ(decay_logit)."""
 
     decay_logit: Any
+    roles = "ssm"
 
 
 def project(params: EMAParams, x: Any) -> tuple[Any, Any]:

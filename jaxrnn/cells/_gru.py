@@ -21,6 +21,12 @@ class GRUParams(NamedTuple):
     recurrent_kernel: Any
     bias: Any
     recurrent_bias: Any = None
+    roles = {
+        "kernel": "input",
+        "recurrent_kernel": "recurrent",
+        "bias": "input",
+        "recurrent_bias": "recurrent",
+    }
 
 
 class GRUCarry(NamedTuple):

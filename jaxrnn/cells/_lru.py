@@ -28,6 +28,16 @@ class LRUParams(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip_kernel: Any
+    roles = {
+        "nu_log": "ssm",
+        "theta_log": "ssm",
+        "gamma_log": "ssm",
+        "kernel_real": "input",
+        "kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip_kernel": "readout",
+    }
 
 
 def project(params: LRUParams, x: Any) -> tuple[Any, Any]:

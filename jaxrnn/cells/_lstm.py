@@ -18,6 +18,12 @@ class LSTMNorm(NamedTuple):
     recurrent_scale: Any
     cell_scale: Any
     cell_offset: Any
+    roles = {
+        "input_scale": "input",
+        "recurrent_scale": "recurrent",
+        "cell_scale": "input",
+        "cell_offset": "input",
+    }
 
 
 class LSTMParams(NamedTuple):
@@ -34,6 +40,13 @@ class LSTMParams(NamedTuple):
     peephole: Any = None
     projection_kernel: Any = None
     norm: LSTMNorm | None = None
+    roles = {
+        "kernel": "input",
+        "recurrent_kernel": "recurrent",
+        "bias": "input",
+        "peephole": "recurrent",
+        "projection_kernel": "recurrent",
+    }
 
 
 class LSTMCarry(NamedTuple):

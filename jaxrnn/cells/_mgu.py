@@ -16,6 +16,7 @@ class MGUParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class MGUCarry(NamedTuple):

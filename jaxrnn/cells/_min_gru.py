@@ -17,6 +17,7 @@ class MinGRUParams(NamedTuple):
 
     kernel: Any
     bias: Any
+    roles = "input"
 
 
 def min_gru(

@@ -17,6 +17,7 @@ class MinLSTMParams(NamedTuple):
 
     kernel: Any
     bias: Any
+    roles = "input"
 
 
 def min_lstm(

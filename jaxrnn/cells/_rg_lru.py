@@ -22,6 +22,7 @@ class RGLRUParams(NamedTuple):
     eigenvalue_logit: Any
     gate_kernel: Any
     gate_bias: Any
+    roles = {"eigenvalue_logit": "ssm", "gate_kernel": "input", "gate_bias": "input"}
 
 
 class RGLRUCarry(NamedTuple):

@@ -30,6 +30,14 @@ class S4DParams(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "step_log": "ssm",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip": "readout",
+    }
 
 
 def eigenvalues_of(params: S4DParams) -> Any:

@@ -30,6 +30,16 @@ class S5Params(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip_kernel: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "step_log": "ssm",
+        "kernel_real": "input",
+        "kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip_kernel": "readout",
+    }
 
 
 def s5(

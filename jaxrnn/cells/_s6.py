@@ -25,6 +25,13 @@ class S6Params(NamedTuple):
     dt_bias: Any
     a_log: Any
     skip: Any
+    roles = {
+        "kernel": "input",
+        "dt_kernel": "input",
+        "dt_bias": "ssm",
+        "a_log": "ssm",
+        "skip": "readout",
+    }
 
 
 def s6(

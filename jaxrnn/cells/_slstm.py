@@ -24,6 +24,7 @@ class SLSTMParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class SLSTMCarry(NamedTuple):

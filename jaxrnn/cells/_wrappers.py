@@ -10,6 +10,7 @@ from jax import lax
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.roles import check_roles
 from jaxrnn.types import Cell
 
 
@@ -22,6 +23,7 @@ def simple_cell(
     project: Callable[[Any, Any], Any] | None = None,
     emit: Callable[[Any, Any, Any], Any] | None = None,
     num_feature_axes: Any = 1,
+    roles: Any = None,
 ) -> Cell:
     """A cell from an initialiser and a step; what is left out is the obvious thing.
 
@@ -36,14 +38,17 @@ def simple_cell(
         project: `(params, x) -> z`; z = x when left out.
         emit: `(params, carry, x) -> y`; y = carry when left out, which must then be one array.
         num_feature_axes: Axes of x behind batch and time; an int, or a tree of ints like x.
+        roles: What the parameters are for, in the words of `parameter_labels`: one for all of them
+            or a tree prefix of params. None: the classes of the parameters say it, and what they
+            do not say is unlabelled.
 
     Returns:
         The cell.
 
     Raises:
-        TypeError: `num_outputs` is no int, or (while tracing) the carry is no single array and
-            there is no `emit`.
-        ValueError: `num_outputs` is below 1.
+        TypeError: `num_outputs` is not an int, a role is not a string, or (while tracing) the carry
+            is not a single array and there is no `emit`.
+        ValueError: `num_outputs` is below 1, or `roles` has another word.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -51,12 +56,13 @@ def simple_cell(
         ...     return {"rate": jnp.full(num_inputs, 0.5)}
         >>> def advance(params, carry, z):
         ...     return params["rate"] * carry + (1 - params["rate"]) * z
-        >>> smoother = jr.simple_cell(init, advance, num_outputs=1)
+        >>> smoother = jr.simple_cell(init, advance, num_outputs=1, roles={"rate": "ssm"})
         >>> xs = jnp.array([[2.0], [0.0], [4.0]])
         >>> jr.unroll(smoother, smoother.init(jax.random.key(0), 1), xs).outputs[:, 0]
         Array([1.  , 0.5 , 2.25], dtype=float32)
     """
     checks.positive(num_outputs, "num_outputs")
+    check_roles(roles)
 
     def zeros(params, batch_shape=()):
         return jnp.zeros((*batch_shape, num_outputs), precision.compute_dtype(params))
@@ -82,6 +88,7 @@ def simple_cell(
         emit=the_carry if emit is None else emit,
         num_outputs=lambda num_inputs: num_outputs,
         num_feature_axes=num_feature_axes,
+        roles=roles,
     )
 
 
@@ -93,6 +100,7 @@ class LearnedInitialCarryParams(NamedTuple):
 
     cell: Any
     initial_carry: Any
+    roles = {"initial_carry": "recurrent"}
 
 
 class ComplexParts(NamedTuple):
@@ -150,6 +158,7 @@ def learned_initial_carry(cell: Cell) -> Cell:
         emit=on_inner(cell.emit),
         split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
         prepare=cell.prepare and on_inner(cell.prepare),
+        roles=LearnedInitialCarryParams(cell.roles, None),
     )
 
 

@@ -49,6 +49,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         num_outputs=cell.num_outputs,
         causal=not reverse,
         num_feature_axes=cell.num_feature_axes,
+        roles=cell.roles,
     )
 
 

@@ -110,6 +110,7 @@ def bidirectional(
         num_outputs=num_outputs,
         causal=False,
         num_feature_axes=layers.forward.num_feature_axes,
+        roles=Directions(layers.forward.roles, layers.backward.roles),
     )
 
 

@@ -16,6 +16,7 @@ class DenseParams(NamedTuple):
 
     kernel: Any
     bias: Any = None
+    roles = "readout"
 
 
 def dense(

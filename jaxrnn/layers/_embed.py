@@ -16,6 +16,7 @@ class EmbedParams(NamedTuple):
     """`table [V, D]`, a row for each of V tokens."""
 
     table: Any
+    roles = "input"
 
 
 def embed(num_outputs: int, *, param_dtype: Any = jnp.float32) -> Layer:

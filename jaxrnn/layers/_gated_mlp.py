@@ -18,6 +18,7 @@ class GatedMLPParams(NamedTuple):
     gate_kernel: Any
     value_kernel: Any
     output_kernel: Any
+    roles = "readout"
 
 
 def gated_mlp(

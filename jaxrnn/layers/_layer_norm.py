@@ -14,6 +14,7 @@ class LayerNormParams(NamedTuple):
 
     scale: Any
     offset: Any
+    roles = "readout"
 
 
 def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Layer:

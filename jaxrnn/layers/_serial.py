@@ -76,4 +76,5 @@ def serial(*layers: Cell | Layer) -> Layer:
         num_outputs=num_outputs,
         causal=all(layer.causal for layer in parts),
         num_feature_axes=parts[0].num_feature_axes,
+        roles=tuple(layer.roles for layer in parts),
     )

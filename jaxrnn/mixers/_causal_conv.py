@@ -19,6 +19,7 @@ class CausalConvParams(NamedTuple):
 
     kernel: Any
     bias: Any = None
+    roles = "input"
 
 
 def causal_conv(

@@ -30,6 +30,14 @@ class GatedDeltaNetParams(NamedTuple):
     gate_kernel: Any
     log_rate: Any
     step_bias: Any
+    roles = {
+        "key_kernel": "input",
+        "query_kernel": "input",
+        "value_kernel": "input",
+        "gate_kernel": "input",
+        "log_rate": "ssm",
+        "step_bias": "ssm",
+    }
 
 
 class GatedDeltaNetCarry(NamedTuple):

@@ -25,6 +25,7 @@ class MambaParams(NamedTuple):
     conv: Any
     ssm: Any
     output_kernel: Any
+    roles = {"kernel": "input", "output_kernel": "readout"}
 
 
 class MambaCarry(NamedTuple):

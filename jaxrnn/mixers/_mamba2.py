@@ -24,6 +24,7 @@ class SSDParams(NamedTuple):
     a_log: Any
     dt_bias: Any
     skip: Any
+    roles = {"a_log": "ssm", "dt_bias": "ssm", "skip": "readout"}
 
 
 class Mamba2Params(NamedTuple):
@@ -38,6 +39,7 @@ class Mamba2Params(NamedTuple):
     ssm: Any
     norm_scale: Any
     output_kernel: Any
+    roles = {"kernel": "input", "norm_scale": "readout", "output_kernel": "readout"}
 
 
 class Mamba2Carry(NamedTuple):

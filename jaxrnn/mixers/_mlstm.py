@@ -24,6 +24,7 @@ class MLSTMParams(NamedTuple):
     read_bias: Any
     gate_kernel: Any
     gate_bias: Any
+    roles = "input"
 
 
 class MLSTMCarry(NamedTuple):

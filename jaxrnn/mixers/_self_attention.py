@@ -18,6 +18,7 @@ class SelfAttentionParams(NamedTuple):
 
     kernel: Any
     output_kernel: Any
+    roles = {"kernel": "input", "output_kernel": "readout"}
 
 
 class KeyValue(NamedTuple):

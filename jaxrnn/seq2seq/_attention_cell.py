@@ -117,6 +117,7 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
         initial_carry=initial_carry,
         unroll=unroll,
         num_outputs=lambda num_inputs: cell.num_outputs(num_inputs + num_memory) + num_memory,
+        roles=AttentionCellParams(cell.roles, score.roles),
     )
 
 

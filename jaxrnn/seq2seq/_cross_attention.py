@@ -133,6 +133,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         initial_carry=initial_carry,
         unroll=unroll,
         num_outputs=lambda num_inputs: num_inputs + num_memory,
+        roles=score.roles,
     )
 
 

@@ -39,7 +39,7 @@ def layer_of_pairs(cell: Cell, all_pairs: Evaluator, chunk_size: int | None) -> 
         evaluate = sequential() if chunk_size == 1 or xs.shape[0] == 1 else at_once
         return evaluate(cell, params, carry, xs, mask, reset)
 
-    return Layer(cell.init, cell.initial_carry, unroll, cell.num_outputs)
+    return Layer(cell.init, cell.initial_carry, unroll, cell.num_outputs, roles=cell.roles)
 
 
 def seen_steps(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any]:

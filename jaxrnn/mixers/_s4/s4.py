@@ -36,6 +36,18 @@ class S4Params(NamedTuple):
     output_kernel_imag: Any
     step_log: Any
     skip: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "low_rank_real": "ssm",
+        "low_rank_imag": "ssm",
+        "input_kernel_real": "input",
+        "input_kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "step_log": "ssm",
+        "skip": "readout",
+    }
 
 
 class S4Carry(NamedTuple):
