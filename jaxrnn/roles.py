@@ -39,7 +39,8 @@ def parameter_labels(params: Any, model: Any = None) -> Any:
     Args:
         params: The parameters of a model, or any tree of those.
         model: The model whose parameters these are. What it declares counts before what the
-            classes of the parameters declare.
+            classes of the parameters declare. For `optax.multi_transform` it is bound by
+            `functools.partial(parameter_labels, model=model)`.
 
     Returns:
         A tree like `params` of strings.
