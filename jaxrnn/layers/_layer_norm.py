@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -16,6 +17,7 @@ class LayerNormParams(NamedTuple):
     offset: Any
 
 
+@model_factory
 def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Layer:
     """Normalises the features of every step.
 
