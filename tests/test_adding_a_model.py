@@ -27,6 +27,10 @@ def xs():
     return jax.random.normal(jax.random.key(1), (2, T, D))
 
 
+def test_it_is_a_value():
+    assert toy(H) == CELL != toy(H + 1) and repr(CELL) == f"toy({H})"
+
+
 def test_labels(params):
     assert jr.parameter_labels(params) == jr.parameter_labels(params, CELL) == ROLES
 

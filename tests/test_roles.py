@@ -244,6 +244,14 @@ def test_an_encoder_and_a_decoder_pass_roles_on():
     assert labels.decoder[1].score == jr.seq2seq.DotScoreParams("readout", "readout")
 
 
+def test_roles_are_compared_by_value():
+    def cell(roles):
+        return jr.simple_cell(len, max, 1, roles=roles)
+
+    assert cell({"rate": "ssm"}) == cell({"rate": "ssm"}) != cell({"rate": "input"})
+    assert hash(cell({"rate": "ssm"})) == hash(cell({"rate": "ssm"}))
+
+
 def test_what_nobody_declares_is_unlabelled():
     params = params_of(leaky())
     assert set(jr.parameter_labels(params).values()) == {"unlabelled"}

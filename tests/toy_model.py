@@ -17,6 +17,7 @@ class ToyParams(NamedTuple):
     roles = {"kernel": "input", "recurrent_kernel": "recurrent", "rate_logit": "ssm"}
 
 
+@jr.model_factory
 def toy(num_units, *, param_dtype=jnp.float32):
     """A leaky integrator: hₜ = α ⊙ hₜ₋₁ + (1 - α) ⊙ tanh(xₜ W + hₜ₋₁ U), α = σ(rate_logit)."""
 

@@ -10,6 +10,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import check_radii, open_uniform, ring
 from jaxrnn.cells._linear import complex_product, linear_cell, real_product
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -54,6 +55,7 @@ def emit(params: LRUParams, h: Any, x: Any) -> Any:
     return read + x @ params.skip_kernel
 
 
+@model_factory
 def lru(
     num_units: int,
     state_size: int,

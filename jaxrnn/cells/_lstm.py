@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -105,11 +106,9 @@ def _early_peepholes(u, c):
     return jnp.pad(early, [(0, 0)] * (c.ndim - 1) + [(0, 2 * c.shape[-1])])
 
 
-def advance(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
-    """One step; with a projection h = (o ⊙ tanh(c)) R."""
+def advance_projected(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
+    """One step with a projection, h = (o ⊙ tanh(c)) R."""
     carry = update(carry, mix(params, carry, z))
-    if params.projection_kernel is None:
-        return carry
     return carry._replace(h=carry.h @ params.projection_kernel)
 
 
@@ -129,6 +128,7 @@ def initial_carry(params: LSTMParams, batch_shape: tuple[int, ...] = ()) -> LSTM
     )
 
 
+@model_factory
 def lstm(
     num_units: int,
     *,
@@ -216,10 +216,9 @@ def lstm(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=advance,
+        advance=Split(mix, update) if projection is None else advance_projected,
         emit=emit,
         num_outputs=lambda num_inputs: width,
-        split=Split(mix, update) if projection is None else None,
     )
 
 

@@ -9,6 +9,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import open_uniform
 from jaxrnn.cells._linear import linear_cell, relative_expm1, widened
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -63,6 +64,7 @@ def gates(params: RGLRUParams, x: Any, c: float) -> RGLRUStep:
     return RGLRUStep(jnp.exp(log_decay), scale, jax.nn.sigmoid(i) * x)
 
 
+@model_factory
 def rg_lru(
     num_blocks: int = 1,
     *,

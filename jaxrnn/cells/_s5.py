@@ -12,6 +12,7 @@ from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen
 from jaxrnn.cells._linear import Timed, complex_product, linear_cell, real_product, zero_order_hold
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -42,6 +43,7 @@ class S5Params(NamedTuple):
     }
 
 
+@model_factory
 def s5(
     num_units: int,
     state_size: int = 64,

@@ -10,10 +10,12 @@ from jax import lax
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.roles import check_roles
-from jaxrnn.types import Cell
+from jaxrnn.types import Cell, Split
 
 
+@model_factory
 def simple_cell(
     init: Callable[..., Any],
     advance: Callable[[Any, Any, Any], Any],
@@ -110,6 +112,7 @@ class ComplexParts(NamedTuple):
     imag: Any
 
 
+@model_factory
 def learned_initial_carry(cell: Cell) -> Cell:
     """Makes the carry that starts every sequence, and that a reset returns to, a parameter.
 
@@ -150,14 +153,19 @@ def learned_initial_carry(cell: Cell) -> Cell:
     def on_inner(function):
         return lambda params, *args: function(params.cell, *args)
 
+    if isinstance(cell.advance, Split):
+        advance = cell.advance._replace(mix=on_inner(cell.advance.mix))
+    else:
+        advance = on_inner(cell.advance)
     return cell._replace(
         init=init,
         initial_carry=initial_carry,
         project=on_inner(cell.project),
-        advance=on_inner(cell.advance),
+        advance=advance,
         emit=on_inner(cell.emit),
-        split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
         prepare=cell.prepare and on_inner(cell.prepare),
+        pairwise=cell.pairwise and on_inner(cell.pairwise),
+        response=cell.response and on_inner(cell.response),
         roles=LearnedInitialCarryParams(cell.roles, None),
     )
 

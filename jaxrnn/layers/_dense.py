@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -19,6 +20,7 @@ class DenseParams(NamedTuple):
     roles = "readout"
 
 
+@model_factory
 def dense(
     num_outputs: int,
     activation: Callable[[Any], Any] | None = None,

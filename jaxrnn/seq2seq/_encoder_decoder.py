@@ -224,8 +224,8 @@ def encoder_decoder(
     return EncoderDecoder(init, encode, writer_for, forced, written, roles)
 
 
-def _causal(cell_or_layer: Any, name: str) -> Layer:
-    layer = as_layer(cell_or_layer, name)
+def _causal(model: Any, name: str) -> Layer:
+    layer = as_layer(model, name)
     if not layer.causal:
         raise ValueError(f"{name} must be causal: it writes what it has not seen yet.")
     return layer
