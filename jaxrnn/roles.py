@@ -160,6 +160,7 @@ def _labels(params: Any, roles: Any, name: str) -> Any:
         if roles is not None:
             raise TypeError(f"{name} must be one role for one array, got {roles!r}.")
         return "unlabelled"
+    # One level at a time, because only a node itself, and not its leaves, shows its class.
     children = _children(params)
     by_class, class_name = _declared(type(params), children)
     given, declared = _of_each(roles, children, name), _of_each(by_class, children, class_name)
@@ -169,8 +170,8 @@ def _labels(params: Any, roles: Any, name: str) -> Any:
             return _labels(children[child], given[child], f"{name}.{child}")
         return _labels(children[child], declared.get(child), f"{class_name}.{child}")
 
-    node = jax.tree.structure(params, is_leaf=lambda node: node is not params)
-    return node.unflatten(map(labels_of, children))
+    root = jax.tree.structure(params, is_leaf=lambda node: node is not params)
+    return root.unflatten(map(labels_of, children))
 
 
 def _children(tree: Any) -> dict[str, Any]:

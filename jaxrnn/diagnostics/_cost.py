@@ -74,7 +74,7 @@ def count_cost(
         >>> import jaxrnn as jr
         >>> model = jr.serial(jr.elman(16), jr.dense(5))
         >>> params = jax.eval_shape(lambda key: model.init(key, 3), jax.random.key(0))
-        >>> counted = cost(model, params, jax.ShapeDtypeStruct((100, 3), jnp.float32))
+        >>> counted = count_cost(model, params, jax.ShapeDtypeStruct((100, 3), jnp.float32))
         >>> counted.parameters == 16 * 3 + 16**2 + 16 + 5 * 16 + 5
         True
         >>> counted.multiply_adds == 100 * (16 * 3 + 16**2 + 5 * 16)
