@@ -16,7 +16,7 @@ Merge = Callable[[Any, Any], Any]
 
 
 class Directions(NamedTuple):
-    """`forward` and `backward`: of the params, the carry and the info alike."""
+    """Params, carry or info of both directions."""
 
     forward: Any
     backward: Any
@@ -31,24 +31,25 @@ def bidirectional(
         y = merge(forward(x), flip(backward(flip(x))))
 
     Schuster and Paliwal 1997. Reading backwards starts at the last real step of each sequence,
-    wherever padding and resets stand, so a row gives what its sequences give alone. The last carry
-    of `backward` is the one in front of the first step.
+    wherever padding and resets are, so a row gives what its sequences give alone. The last carry
+    of `backward` is the one it has after reading the first step.
 
     Args:
-        forward: A cell or a causal layer.
-        backward: The same, written as if it read forwards: it is turned here. None is the
-            architecture of `forward` with parameters of its own.
-        merge: "concat" (of the features), "sum", "mean", or a function of both outputs
+        forward: a cell or a causal layer.
+        backward: a cell or a causal layer, given in its forward form: `bidirectional` reverses
+            it. None is the architecture of `forward` with parameters of its own.
+        merge: "concat" (along the features), "sum", "mean", or a function of both outputs
             `(y_forward [..., H], y_backward [..., H']) -> y [..., C]`.
 
     Returns:
         The layer, not causal, `[..., D] -> [..., C]`; its params, carry and info are
-        `Directions(forward, backward)`. "sum" and "mean" raise ValueError, in `init`,
+        `Directions(forward, backward)`. With "sum" and "mean" it raises ValueError, in `init`,
         `num_outputs` and while tracing, when the widths differ.
 
     Raises:
         TypeError: `forward` or `backward` is neither a Cell nor a Layer.
-        ValueError: One is not causal, both take different inputs, or `merge` is another word.
+        ValueError: One is not causal, the two take different inputs, or `merge` is not one of the
+            above.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -69,7 +70,7 @@ def bidirectional(
         )
     if not callable(merge) and merge not in tuple(_MERGES):
         raise ValueError(f"merge must be one of {tuple(_MERGES)} or a function, got {merge!r}.")
-    from_the_end = backwards(layers.backward)
+    reversed_backward = backwards(layers.backward)
     merge_fn = merge if callable(merge) else _MERGES[merge]
 
     def num_outputs(num_inputs):
@@ -92,12 +93,12 @@ def bidirectional(
 
     def unroll(params, carry, steps, key):
         keys = split_key(key, 2)
-        onward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
-        turned = from_the_end.unroll(params.backward, carry.backward, steps, keys[1])
+        forward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
+        backward = reversed_backward.unroll(params.backward, carry.backward, steps, keys[1])
         return Rollout(
-            Directions(onward.carry, turned.carry),
-            _merged(merge_fn, onward.outputs, turned.outputs),
-            Directions(onward.info, turned.info),
+            Directions(forward.carry, backward.carry),
+            _merged(merge_fn, forward.outputs, backward.outputs),
+            Directions(forward.info, backward.info),
         )
 
     return Layer(
@@ -114,7 +115,7 @@ def bidirectional(
 def _direction(model, name):
     layer = as_layer(model, name)
     if not layer.causal:
-        raise ValueError(f"{name} must be causal: bidirectional itself turns the sequence round.")
+        raise ValueError(f"{name} must be causal: bidirectional itself reverses the sequence.")
     return layer
 
 

@@ -1,4 +1,4 @@
-"""A residual block round any mixer of time, and the stacks made of it."""
+"""A residual block around any mixer of time, and stacks of such blocks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,25 +26,26 @@ def block(
     rate: float = 0.0,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """Norm, mixer and skip, then norm, gated perceptron and skip.
+    """Wraps a mixer and a gated perceptron in a pre-norm residual block.
 
         x' = x + dropout(mixer(LN(x)) W),  y = x' + dropout(mlp(LN(x')))
 
-    The same frame round every model, so that mixers are compared with everything else equal.
-    Pre-normalisation as in Xiong et al. 2020 (arXiv:2002.04745); W brings the mixer's width to D.
+    The frame is the same for every mixer, so that mixers can be compared with everything else
+    equal. Normalisation comes first, as in Xiong et al. 2020 (arXiv:2002.04745); W maps the
+    mixer's width to D.
 
     Args:
-        mixer: A cell or a layer of any output width.
+        mixer: a cell or a layer of any output width.
         num_features: D, the width of x and y.
-        expansion: The perceptron is `expansion * D` wide.
-        rate: Of dropout on both branches.
-        param_dtype: Of the block's own parameters.
+        expansion: width of the perceptron as a multiple of D.
+        rate: rate of the dropout on both branches.
+        param_dtype: dtype of the block's own parameters.
 
     Returns:
         The layer, `[..., D] -> [..., D]`.
 
     Raises:
-        TypeError: `mixer` is neither a Cell nor a Layer, or a size is no int.
+        TypeError: `mixer` is neither a Cell nor a Layer, or a size is not an int.
         ValueError: A size is below 1, or `rate` is not in [0, 1).
 
     Example:
@@ -75,24 +76,24 @@ def classifier(
     rate: float = 0.0,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """A stack of blocks between a linear map in and one out, with logits at every step.
+    """Stacks blocks between two linear maps, with logits at every step.
 
         y = LN(block_n(… block_1(x W_in))) W_out
 
-    Pool what it gives with `mean_valid` or `last_valid` for one label a sequence.
+    For one label per sequence pool the logits with `mean_valid` or `last_valid`.
 
     Args:
-        mixers: One cell or layer for each block.
-        num_features: D of the blocks.
+        mixers: one cell or layer for each block.
+        num_features: D, the width of the blocks.
         num_classes: C.
-        rate: Of dropout in the blocks.
-        param_dtype: Of the parameters that are not the mixers'.
+        rate: rate of the dropout in the blocks.
+        param_dtype: dtype of the parameters that are not the mixers'.
 
     Returns:
         The layer, `[..., T, D'] -> [..., T, C]`.
 
     Raises:
-        TypeError: A mixer is neither a Cell nor a Layer, or a size is no int.
+        TypeError: A mixer is neither a Cell nor a Layer, or a size is not an int.
         ValueError: A size is below 1, or `rate` is not in [0, 1).
 
     Example:
@@ -116,22 +117,22 @@ def language_model(
     rate: float = 0.0,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """A stack of blocks from tokens to the logits of the next token.
+    """Stacks blocks from tokens to the logits of the next token.
 
         y = LN(block_n(… block_1(embed(x)))) W_out
 
     Args:
-        mixers: One cell or layer for each block; all must be causal for it to stream.
-        num_features: D of the blocks.
-        num_tokens: V, of inputs and outputs; `init(key, num_tokens)` makes the table.
-        rate: Of dropout in the blocks.
-        param_dtype: Of the parameters that are not the mixers'.
+        mixers: one cell or layer for each block; it streams when all of them are causal.
+        num_features: D, the width of the blocks.
+        num_tokens: V, for inputs and outputs; `init(key, num_tokens)` makes the table.
+        rate: rate of the dropout in the blocks.
+        param_dtype: dtype of the parameters that are not the mixers'.
 
     Returns:
         The layer, ints `[..., T] -> [..., T, V]`.
 
     Raises:
-        TypeError: A mixer is neither a Cell nor a Layer, or a size is no int.
+        TypeError: A mixer is neither a Cell nor a Layer, or a size is not an int.
         ValueError: A size is below 1, or `rate` is not in [0, 1).
 
     Example:

@@ -1,4 +1,4 @@
-"""One linear map for every step."""
+"""The same affine map at every step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from jaxrnn.types import Layer
 
 
 class DenseParams(NamedTuple):
-    """`kernel [D, C]` and `bias [C]`, None without one."""
+    """`kernel [D, C]` and `bias [C]` or None."""
 
     kernel: Any
     bias: Any = None
@@ -28,7 +28,7 @@ def dense(
     use_bias: bool = True,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """The same affine map at every step, often the readout.
+    """Applies the same affine map at every step, often as the readout.
 
         yₜ = φ(xₜ W + b)
 
@@ -38,15 +38,16 @@ def dense(
     Args:
         num_outputs: C.
         activation: φ, a function that keeps the shape; None is the identity.
-        use_bias: False leaves b out.
-        param_dtype: Of the parameters.
+        use_bias: whether there is a b.
+        param_dtype: dtype of the parameters.
 
     Returns:
         The layer, `[..., D] -> [..., C]`, with `DenseParams(kernel [D, C], bias [C])` and the
         carry `()`. It raises ValueError, while tracing, when x has another width than the kernel.
 
     Raises:
-        TypeError: `num_outputs` is no int, `activation` no function or `use_bias` no bool.
+        TypeError: `num_outputs` is not an int, `activation` is not a function or `use_bias` is not
+            a bool.
         ValueError: `num_outputs` is below 1.
 
     Example:

@@ -11,25 +11,25 @@ from jaxrnn.types import Layer, Rollout
 
 @model_factory
 def dropout(rate: float, variational: bool = False) -> Layer:
-    """Puts zeros in place of some features and scales up the others.
+    """Sets random features to zero and scales up the others.
 
         yₜ = mₜ ⊙ xₜ / (1 - rate),  mₜ ~ Bernoulli(1 - rate);  without a key y = x
 
-    Srivastava et al. 2014, scaled while training so that E[y] = x. With `variational` one m serves
-    a whole sequence (Gal and Ghahramani 2016, arXiv:1512.05287); it is drawn anew at every reset,
-    so packed sequences have masks of their own. A call of `unroll` with another key draws another
-    one: chunks of one stream keep theirs only with the same key.
+    Srivastava et al. 2014, scaled during training so that E[y] = x. With `variational` one m
+    serves a whole sequence (Gal and Ghahramani 2016, arXiv:1512.05287); every reset draws a new
+    one, so packed sequences have different masks. The mask depends on the key of the call: the
+    chunks of one stream share it only when they are given the same key.
 
     Args:
-        rate: The share of features that is dropped.
-        variational: One mask for a sequence, not one for every step.
+        rate: share of the features that is dropped.
+        variational: whether one mask serves a whole sequence instead of a single step.
 
     Returns:
         The layer, `[..., D] -> [..., D]`, with params `()` and the carry `()`. It raises
         ValueError in a training step that got no key, and TypeError for x that is not floating.
 
     Raises:
-        TypeError: The rate is no float, or `variational` no bool.
+        TypeError: The rate is not a float, or `variational` is not a bool.
         ValueError: The rate is not in [0, 1).
 
     Example:

@@ -14,7 +14,7 @@ from jaxrnn.types import Layer
 
 
 class EmbedParams(NamedTuple):
-    """`table [V, D]`, a row for each of V tokens."""
+    """`table [V, D]`, with a row for each of V tokens."""
 
     table: Any
     roles = "input"
@@ -26,23 +26,22 @@ def embed(num_outputs: int, *, param_dtype: Any = jnp.float32) -> Layer:
 
         yₜ = table[xₜ],  0 ≤ xₜ < V
 
-    A token outside of the table has no vector and none is made up: `unroll` compiles, so it cannot
-    see the values, and gives NaN for such a token, negative ones included (nothing wraps round or
-    is clamped). Where the values can be seen (`jax.disable_jit()`, or the layer's own `unroll` on
-    concrete tokens) it raises ValueError. Tokens masked in `unroll` may be
-    anything.
+    A token outside the table has no vector. Compiled code cannot raise for it, so `unroll` returns
+    NaN there, also for negative tokens: nothing wraps around or is clamped. Where the tokens are
+    concrete (under `jax.disable_jit()`, or in the layer's own `unroll`) it raises ValueError.
+    Masked tokens may have any value.
 
     Args:
         num_outputs: D.
-        param_dtype: Of the table, which starts as N(0, 1).
+        param_dtype: dtype of the table, which starts as N(0, 1).
 
     Returns:
-        The layer, int `[...] -> [..., D]`, with `EmbedParams(table [V, D])` and the carry `()`;
-        `init(key, V)`. Outputs have the dtype of the table. It raises TypeError for tokens that
-        are no ints.
+        The layer, int `[...] -> [..., D]`, with `EmbedParams(table [V, D])` from `init(key, V)`
+        and the carry `()`. Outputs have the dtype of the table. It raises TypeError for tokens
+        that are not ints.
 
     Raises:
-        TypeError: `num_outputs` is no int.
+        TypeError: `num_outputs` is not an int.
         ValueError: `num_outputs` is below 1.
 
     Example:

@@ -1,4 +1,4 @@
-"""The gated two-layer perceptron of each step."""
+"""A gated two-layer perceptron, applied at every step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,15 +36,15 @@ def gated_mlp(
     Dauphin et al. 2017 (arXiv:1612.08083), Shazeer 2020 (arXiv:2002.05202), without biases.
 
     Args:
-        num_units: H, the width between.
+        num_units: H, the width between the two layers.
         activation: φ, elementwise.
-        param_dtype: Of the parameters.
+        param_dtype: dtype of the parameters.
 
     Returns:
         The layer, `[..., D] -> [..., D]`, with the carry `()`.
 
     Raises:
-        TypeError: `num_units` is no int or `activation` no function.
+        TypeError: `num_units` is not an int or `activation` is not a function.
         ValueError: `num_units` is below 1.
 
     Example:

@@ -1,4 +1,4 @@
-"""Layer normalisation of every step by itself."""
+"""Layer normalisation of every step."""
 
 from typing import Any, NamedTuple
 
@@ -24,20 +24,20 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
 
         μ = mean(x),  v = mean((x - μ)²),  y = (x - μ) / √(v + ε) ⊙ scale + offset
 
-    Ba et al. 2016 (arXiv:1607.06450). The statistics are over the last axis and run in
+    Ba et al. 2016 (arXiv:1607.06450). The statistics are taken over the last axis in
     promote(x, float32); the variance takes two passes, because E[x²] - μ² cancels in float32.
     ε > 0 keeps the derivative finite where all features are equal, as at x = 0.
 
     Args:
         epsilon: ε.
-        param_dtype: Of the parameters, which start at 1 and 0.
+        param_dtype: dtype of the parameters, which start at 1 and 0.
 
     Returns:
         The layer, `[..., D] -> [..., D]`, with `LayerNormParams(scale [D], offset [D])` and the
         carry `()`. It raises ValueError, while tracing, when x has another width than the scale.
 
     Raises:
-        TypeError: `epsilon` is no float.
+        TypeError: `epsilon` is not a float.
         ValueError: `epsilon` is not above 0.
 
     Example:

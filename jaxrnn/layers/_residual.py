@@ -1,4 +1,4 @@
-"""A skip around a layer."""
+"""A skip connection around a layer."""
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,15 @@ def residual(layer: Cell | Layer) -> Layer:
         y = x + layer(x)
 
     He et al. 2016 (arXiv:1512.03385). The sum has the dtype promote(x, layer(x)): bfloat16 inputs
-    of a float32 recurrence add in float32.
+    are added to a float32 recurrence in float32.
 
     Args:
-        layer: A cell or a layer that keeps the width; its params, carry and info are the
-            residual's.
+        layer: a cell or a layer that keeps the width.
 
     Returns:
-        The layer, `[..., D] -> [..., D]`. It raises ValueError in `init`, `num_outputs` and while
-        tracing when the widths of x and of the outputs differ.
+        The layer, `[..., D] -> [..., D]`, with the params, carry and info of `layer`. It raises
+        ValueError in `init`, `num_outputs` and while tracing when the widths of x and of the
+        outputs differ.
 
     Raises:
         TypeError: `layer` is neither a Cell nor a Layer.

@@ -1,4 +1,4 @@
-"""Layers one behind another."""
+"""Layers one after another."""
 
 import jax
 
@@ -10,23 +10,23 @@ from jaxrnn.types import Cell, Layer, Rollout
 
 @model_factory
 def serial(*layers: Cell | Layer) -> Layer:
-    """Runs layers one behind another, each over the whole sequence.
+    """Runs layers one after another, each over the whole sequence.
 
         y⁰ = x,  yⁱ = layerᵢ(yⁱ⁻¹),  y = yⁿ
 
-    Masks and resets reach every layer, and every layer draws from a key of its own. Masked outputs
-    are not set to zero between layers, where no layer reads them.
+    Every layer gets the mask and the resets, and a key of its own. Masked outputs are not set to
+    zero between layers, since no layer reads them.
 
     Args:
-        *layers: Cells and layers, the first one nearest to x; at least one.
+        *layers: at least one cell or layer; the first one reads x.
 
     Returns:
         The layer. Its params, carry and info are tuples with one entry for each layer; it is
         causal when all of them are.
 
     Raises:
-        TypeError: One is neither a Cell nor a Layer.
-        ValueError: There is none.
+        TypeError: One of them is neither a Cell nor a Layer.
+        ValueError: No layer is given.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -37,37 +37,42 @@ def serial(*layers: Cell | Layer) -> Layer:
     """
     if not layers:
         raise ValueError("layers must hold at least one cell or layer, got none.")
-    parts = [as_layer(layer, f"layers[{index}]") for index, layer in enumerate(layers)]
+    stack = [as_layer(layer, f"layers[{index}]") for index, layer in enumerate(layers)]
 
-    def each(params):
-        if len(params) != len(parts):
+    def with_params(params):
+        if len(params) != len(stack):
             raise ValueError(
-                f"params must have one entry for each of the {len(parts)} layers, "
+                f"params must have one entry for each of the {len(stack)} layers, "
                 f"got {len(params)}."
             )
-        return zip(parts, params, strict=True)
+        return zip(stack, params, strict=True)
 
     def init(key, num_inputs):
         params = []
-        for layer, layer_key in zip(parts, jax.random.split(key, len(parts)), strict=True):
+        for layer, layer_key in zip(stack, jax.random.split(key, len(stack)), strict=True):
             params.append(layer.init(layer_key, num_inputs))
             num_inputs = layer.num_outputs(num_inputs)
         return tuple(params)
 
     def initial_carry(params, batch_shape=()):
-        return tuple(layer.initial_carry(own, batch_shape) for layer, own in each(params))
+        return tuple(
+            layer.initial_carry(layer_params, batch_shape)
+            for layer, layer_params in with_params(params)
+        )
 
     def unroll(params, carry, steps, key):
         rollouts = []
-        keys = split_key(key, len(parts))
-        for (layer, own), own_carry, own_key in zip(each(params), carry, keys, strict=True):
-            rollouts.append(layer.unroll(own, own_carry, steps, own_key))
+        keys = split_key(key, len(stack))
+        for (layer, layer_params), layer_carry, layer_key in zip(
+            with_params(params), carry, keys, strict=True
+        ):
+            rollouts.append(layer.unroll(layer_params, layer_carry, steps, layer_key))
             steps = steps._replace(xs=rollouts[-1].outputs)
         carries, _, infos = zip(*rollouts, strict=True)
         return Rollout(carries, steps.xs, infos)
 
     def num_outputs(num_inputs):
-        for layer in parts:
+        for layer in stack:
             num_inputs = layer.num_outputs(num_inputs)
         return num_inputs
 
@@ -76,7 +81,7 @@ def serial(*layers: Cell | Layer) -> Layer:
         initial_carry=initial_carry,
         unroll=unroll,
         num_outputs=num_outputs,
-        causal=all(layer.causal for layer in parts),
-        num_feature_axes=parts[0].num_feature_axes,
-        roles=tuple(layer.roles for layer in parts),
+        causal=all(layer.causal for layer in stack),
+        num_feature_axes=stack[0].num_feature_axes,
+        roles=tuple(layer.roles for layer in stack),
     )

@@ -1,4 +1,4 @@
-"""A layer without memory from a function."""
+"""Layers without memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,17 @@ def stateless(
     num_outputs: Callable[[int], int],
     num_feature_axes: int = 1,
 ) -> Layer:
-    """A layer whose step sees its own input alone, so that masks and resets change nothing.
+    """Makes a layer without memory from a function of one step's input.
 
         yₜ = apply(params, xₜ)
+
+    Masks and resets change nothing, because no step reads another.
 
     Args:
         init: `(key, num_inputs) -> params`.
         apply: `(params, xs) -> ys`, on any leading axes.
         num_outputs: `(num_inputs) -> int`.
-        num_feature_axes: Axes of x behind batch and time.
+        num_feature_axes: number of axes of x after batch and time.
 
     Returns:
         The layer, with the carry `()`.
