@@ -1,4 +1,4 @@
-"""A convolution over time, one filter for each feature."""
+"""A causal convolution over time with one filter per feature."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from jaxrnn.types import Layer, Rollout, Steps
 
 
 class CausalConvParams(NamedTuple):
-    """`kernel [W, D]`, the last row for the newest step, and `bias [D]`, None without one."""
+    """`kernel [W, D]`, whose last row is for the newest step, and `bias [D]` or None."""
 
     kernel: Any
     bias: Any = None
@@ -31,18 +31,18 @@ def causal_conv(
     use_bias: bool = True,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """Mixes the last steps of every feature by itself: a depthwise causal convolution.
+    """Mixes the last steps of each feature: a depthwise causal convolution.
 
         yₜ = φ(Σⱼ kernel[W-1-j] ⊙ xₜ₋ⱼ + b),  j = 0 ... W-1
 
-    xₜ₋ⱼ is the j-th real step back in the same sequence, and zero where there is none. The kernel
-    starts as U(-1/√W, 1/√W) and the bias at zero.
+    xₜ₋ⱼ is the j-th real step before t in the same sequence, and zero where there is none. The
+    kernel starts as U(-1/√W, 1/√W) and the bias at zero.
 
     Args:
         width: W.
         activation: φ, elementwise; None is the identity.
-        use_bias: False leaves b out.
-        param_dtype: Of the parameters. Sums run in promote(params, float32).
+        use_bias: whether there is a b.
+        param_dtype: dtype of the parameters. Sums run in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, with `CausalConvParams(kernel [W, D], bias [D])` and the
@@ -50,7 +50,7 @@ def causal_conv(
         x has another width than the kernel.
 
     Raises:
-        TypeError: `width` is no int or `activation` no function.
+        TypeError: `width` is not an int or `activation` is not a function.
         ValueError: `width` is below 1.
 
     Example:
@@ -92,23 +92,23 @@ def init(key: Any, width: int, num_inputs: int, use_bias: bool, dtype: Any) -> C
 
 
 def initial_carry(params: CausalConvParams, batch_shape: tuple[int, ...] = ()) -> Window:
-    """No steps."""
+    """A window that holds no steps."""
     width, num_inputs = params.kernel.shape
     step = jax.ShapeDtypeStruct((num_inputs,), precision.compute_dtype(params))
     return empty_window(step, width - 1, batch_shape)
 
 
 def convolve(params: CausalConvParams, window: Window, steps: Steps) -> tuple[Window, Any]:
-    """The convolution with its window, time first, in promote(params, float32)."""
+    """The window after the last step, and the convolution, time first."""
     kernel, bias = in_compute_dtype(params, params)
 
-    def read(window, sequence, own):
-        del own
+    def read(window, sequence, current):
+        del current
         num_steps = len(window) - len(kernel) + 1
         ys = jnp.zeros((), window.dtype) if bias is None else bias
-        for place, weights in enumerate(kernel):
-            span = slice(place, place + num_steps)
-            # Selected before it multiplies: what another sequence holds may be NaN.
+        for offset, weights in enumerate(kernel):
+            span = slice(offset, offset + num_steps)
+            # Other sequences are zeroed before the product: they may hold NaN, and 0 · NaN is NaN.
             same = sequence[span] == sequence[len(kernel) - 1 :]
             ys = ys + zero_masked(same, window[span]) * weights
         return ys

@@ -1,4 +1,4 @@
-"""A matrix memory that corrects what it holds: the gated delta rule."""
+"""The gated delta rule: a matrix memory that overwrites the value stored under a key."""
 
 from typing import Any, NamedTuple
 
@@ -15,15 +15,15 @@ from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
-# The shortest key or query that becomes a unit vector; shorter ones are divided by this, so that
-# the slope at a key of zeros, which blank inputs have, is 1000 and not endless.
+# Keys and queries shorter than this are divided by it instead of by their length. It bounds the
+# derivative by 1000 at a zero key, which a zero input has.
 _SHORTEST = 1e-3
 
 
 class GatedDeltaNetParams(NamedTuple):
     """`key_kernel`, `query_kernel` `[D, num_heads*K]`, `value_kernel [D, num_heads*V]`.
 
-    `gate_kernel [D, 2*num_heads]` with the blocks α, β; `log_rate` and `step_bias` `[num_heads]`.
+    `gate_kernel [D, 2*num_heads]` (blocks α, β); `log_rate` and `step_bias` `[num_heads]`.
     """
 
     key_kernel: Any
@@ -43,13 +43,16 @@ class GatedDeltaNetParams(NamedTuple):
 
 
 class GatedDeltaNetCarry(NamedTuple):
-    """The memory `s [..., num_heads, V, K]`: s k is the value it holds for the key k."""
+    """The memory `s [..., num_heads, V, K]`; s k is the value stored under the key k."""
 
     s: Any
 
 
 class GatedDeltaNetWrite(NamedTuple):
-    """`k [..., num_heads, K]`, `v [..., num_heads, V]`, `log_alpha`, `beta` `[..., num_heads]`."""
+    """`k [..., num_heads, K]`, `v [..., num_heads, V]`, `log_alpha`, `beta` `[..., num_heads]`.
+
+    A step writes v under k.
+    """
 
     k: Any
     v: Any
@@ -67,19 +70,19 @@ def gated_delta_net(
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """The gated delta rule: forget all, erase what the key held, write the new value.
+    """The gated delta rule: decays the memory, erases the value under a key, writes a new one.
 
         k = u / |u| of u = silu(x W_k),  q likewise,  v = silu(x W_v),  per head
         log α = -exp(log_rate) softplus(x w_α + step_bias),   β = σ(x w_β), or 2 σ(x w_β)
         sₜ = αₜ sₜ₋₁ (I - βₜ kₜ kₜᵀ) + βₜ vₜ kₜᵀ,   yₜ = sₜ qₜ
 
     Yang et al. 2024, "Gated Delta Networks" (arXiv:2412.06464); α = 1 is DeltaNet (Schlag et al.
-    2021, arXiv:2102.11174). With α = β = 1, sₜ kₜ = vₜ exactly: what is written is read back. β
-    above 1 gives I - β k kᵀ an eigenvalue in (-1, 0), which tracking a state (parity) needs
-    (Grazzi et al. 2024, arXiv:2411.12537). The short convolution in front and the norm, gate and
-    projection behind it in the paper's block are layers of their own.
+    2021, arXiv:2102.11174). With α = β = 1, sₜ kₜ = vₜ: the value written is read back exactly. β
+    above 1 gives I - β k kᵀ an eigenvalue in (-1, 0), which state tracking (parity, for example)
+    needs (Grazzi et al. 2024, arXiv:2411.12537). The paper's block adds a short convolution before
+    and a norm, a gate and a projection after this layer.
 
-    As in Mamba-2, exp(log_rate) starts as U(1, 16) and softplus(step_bias) from 0.001 … 0.1,
+    As in Mamba-2, exp(log_rate) starts as U(1, 16), and softplus(step_bias) starts in 0.001 … 0.1,
     uniform on a logarithmic scale.
 
     Within a chunk the recurrence is a triangular system (the WY form of the paper): with
@@ -88,19 +91,19 @@ def gated_delta_net(
         uₜ + βₜ Σ_{s<t} Γₜₛ (kₜ · kₛ) uₛ = βₜ (vₜ - γₜ s₀ kₜ),   sₜ = γₜ s₀ + Σ_{s≤t} Γₜₛ uₛ kₛᵀ
 
     Args:
-        num_heads: Memories side by side.
-        key_width: K, of keys and queries.
-        value_width: V, of values; None is K.
-        negative_eigenvalues: β in (0, 2) in place of (0, 1).
+        num_heads: number of memories.
+        key_width: K, the width of keys and queries.
+        value_width: V, the width of values; None is K.
+        negative_eigenvalues: whether β is in (0, 2) instead of (0, 1).
         evaluator: how the recurrence is evaluated; None is `chunkwise(64)`. `chunkwise(None)`, one
             chunk for all T, solves a system that costs O(T³).
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The layer, `[T, *batch, D] -> [T, *batch, num_heads * V]`, carry `GatedDeltaNetCarry(s)`.
 
     Raises:
-        TypeError: A size is no int.
+        TypeError: A size is not an int.
         ValueError: A size is below 1.
 
     Example:
@@ -181,13 +184,16 @@ def _by_head(leaf: Any, num_heads: int) -> Any:
 
 
 def _unit(vector: Any) -> Any:
-    """The vector over its length, with a derivative at 0."""
+    """The vector divided by its length, with a finite derivative at 0."""
     square = jnp.sum(vector * vector, axis=-1, keepdims=True)
     return vector / jnp.sqrt(jnp.maximum(square, _SHORTEST**2))
 
 
 def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, steps: Steps) -> Any:
-    """All steps at once, by one triangular system."""
+    """All steps at once, by one triangular system.
+
+    A masked step has α = 1 and β = 0: it keeps the memory and writes nothing.
+    """
     xs, mask, reset = steps
     xs = in_compute_dtype(params, xs)
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (_query(params, xs, carry), z.k, z.v))
@@ -197,36 +203,44 @@ def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, st
         log_alpha = jnp.where(by_head(mask), log_alpha, 0)
         beta = jnp.where(by_head(mask), beta, 0)
 
-    kept = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_alpha, axis=-1)), 0)[..., None]
+    # γₜ and Γₜₛ of the docstring; both are 0 across a reset.
+    carry_decay = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_alpha, axis=-1)), 0)[..., None]
     decay = jnp.where(seen, jnp.exp(sums_between(log_alpha)), 0)
     overlap = jnp.tril(decay * (k @ jnp.swapaxes(k, -1, -2)), -1)
     system = jnp.eye(xs.shape[0], dtype=k.dtype) + beta[..., None] * overlap
     memory = jnp.swapaxes(carry.s, -1, -2)
-    read = from_carry[..., None]
-    new = beta[..., None] * (v - kept * jnp.where(read, k @ memory, 0))
-    u = _inverse(system) @ new
+    # Selected, not only multiplied by γ = 0: an overflow with the carry must end at a reset.
+    reads_carry = from_carry[..., None]
+    targets = beta[..., None] * (v - carry_decay * jnp.where(reads_carry, k @ memory, 0))
+    u = _inverse(system) @ targets
 
     scores = decay * (q @ jnp.swapaxes(k, -1, -2))
-    ys = scores @ u + kept * jnp.where(read, q @ memory, 0)
+    ys = scores @ u + carry_decay * jnp.where(reads_carry, q @ memory, 0)
     ys = jnp.moveaxis(ys, -2, 0)
     written = jnp.einsum("...s,...sv,...sk->...vk", decay[..., -1, :], u, k)
-    last = GatedDeltaNetCarry(kept[..., -1:, :] * carry.s + written)
+    last = GatedDeltaNetCarry(carry_decay[..., -1:, :] * carry.s + written)
     return last, ys.reshape(*ys.shape[:-2], -1)
 
 
 def _inverse(system: Any) -> Any:
-    """The inverse of unit lower triangular matrices `[..., T, T]`, by ever larger blocks.
+    """The inverse of unit lower triangular matrices `[..., T, T]`, by blocks that double in size.
 
-    Forward substitution in log₂ T steps of products, and as stable; (I - A)(I + A²)(I + A⁴) … would
-    not be when keys repeat. On CPU a solver of triangular systems takes 40 times as long.
+        [[A, 0], [C, B]]⁻¹ = [[A⁻¹, 0], [-B⁻¹ C A⁻¹, B⁻¹]]
+
+    This takes log₂ T rounds of matrix products and is as stable as forward substitution, unlike
+    the series (I - A)(I + A²)(I + A⁴) …, whose powers grow when keys repeat. On CPU a triangular
+    solver takes 40 times as long.
     """
     size = system.shape[-1]
     width = 1 << (size - 1).bit_length()
     system = jnp.pad(system, [(0, 0)] * (system.ndim - 2) + [(0, width - size)] * 2)
+    # `inverse [..., width/half, half, half]` holds the inverses of the blocks on the diagonal.
+    # Padding never enters the part returned: the inverse of a leading block is that of the block.
     inverse = jnp.ones((*system.shape[:-1], 1, 1), system.dtype)
     while inverse.shape[-1] < width:
         half = inverse.shape[-1]
         blocks = system.reshape(*system.shape[:-2], width // half, half, width // half, half)
+        # Block (2i + 1, 2i) for every i: the C of each pair.
         below = jnp.diagonal(blocks[..., 1::2, :, 0::2, :], axis1=-4, axis2=-2)
         first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
         corner = -second @ jnp.moveaxis(below, -1, -3) @ first

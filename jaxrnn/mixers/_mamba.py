@@ -1,4 +1,4 @@
-"""The Mamba mixer: a gated selective state space behind a short convolution."""
+"""The Mamba mixer: a gated selective state space after a short convolution."""
 
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class MambaParams(NamedTuple):
 
 
 class MambaCarry(NamedTuple):
-    """`conv`, a `Window` of width-1 steps, and `ssm`, the `LinearCarry(h [..., H, N])`."""
+    """`conv`, a `Window` of conv_width-1 steps, and `ssm`, a `LinearCarry(h [..., H, N])`."""
 
     conv: Any
     ssm: Any
@@ -47,32 +47,32 @@ def mamba(
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """The mixer of Mamba, whose recurrence decides at each step what to keep.
+    """The Mamba mixer, whose recurrence chooses at each step what to keep.
 
         u, z = x W
         u' = silu(causal_conv(u))
         y = (s6(u') ⊙ silu(z)) W_output
 
-    Gu and Dao 2023 (arXiv:2312.00752), figure 3; the recursion is that of `s6`. Its states of all
-    steps would be `[T, *batch, H, N]`, 2 N times the size of x: the default evaluator stores those
-    between chunks of √T steps and makes the rest twice.
+    Gu and Dao 2023 (arXiv:2312.00752), figure 3; the recursion is that of `s6`. The states of all
+    steps would be `[T, *batch, H, N]`, 2 N times the size of x, so the default evaluator stores
+    only those between chunks of √T steps and computes the others again in the backward pass.
 
     Args:
         state_size: N, states of each of the H features.
         expansion: H = expansion * D.
-        conv_width: Of the convolution, in real steps of the sequence.
-        dt_rank: Of the projection that makes Δ; None is ⌈D/16⌉.
-        discretization: Of `s6`, "euler" as in the paper's code or "zoh".
-        evaluator: How the recurrence is evaluated; None is chunks of √T.
-        param_dtype: Of the parameters. Everything runs in promote(params, float32).
+        conv_width: width of the convolution, in real steps of the sequence.
+        dt_rank: rank of the projection that makes Δ; None is ⌈D/16⌉.
+        discretization: as in `s6`: "euler", which the paper's code uses, or "zoh".
+        evaluator: how the recurrence is evaluated; None is chunks of √T steps.
+        param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `MambaCarry(conv, ssm)` with H (conv_width-1) and
         H N numbers.
 
     Raises:
-        TypeError: A size is no int.
-        ValueError: A size is below 1, or `discretization` is another word.
+        TypeError: A size is not an int.
+        ValueError: A size is below 1, or `discretization` is neither "euler" nor "zoh".
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -1,4 +1,4 @@
-"""The Mamba-2 mixer: matrix memories with one decay each, as a recurrence and as attention."""
+"""The Mamba-2 mixer: matrix memories with a scalar decay, as a recurrence or as attention."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ EPSILON = 1e-5
 
 
 class SSDParams(NamedTuple):
-    """A = -exp(a_log), the bias of Δ and the skip of u, `[num_heads]` each."""
+    """`a_log` (A = -exp(a_log)), `dt_bias` and `skip`, all `[num_heads]`."""
 
     a_log: Any
     dt_bias: Any
@@ -29,10 +29,10 @@ class SSDParams(NamedTuple):
 
 
 class Mamba2Params(NamedTuple):
-    """`kernel [D, 2*H + 2*N + num_heads]`, blocks z, u, B, C, Δ; H = num_heads * P.
+    """`kernel [D, 2*H + 2*N + num_heads]` (blocks z, u, B, C, Δ); H = num_heads * P.
 
-    `conv`, the `CausalConvParams` of u, B and C together; `ssm`, `SSDParams`; `norm_scale [H]`;
-    `output_kernel [H, D]`.
+    `conv` is the `CausalConvParams` for u, B and C together, `ssm` is `SSDParams`;
+    `norm_scale [H]`, `output_kernel [H, D]`.
     """
 
     kernel: Any
@@ -44,16 +44,19 @@ class Mamba2Params(NamedTuple):
 
 
 class Mamba2Carry(NamedTuple):
-    """`conv`, a `Window` of width-1 steps, and `ssm`, `LinearCarry(h [..., num_heads, P, N])`."""
+    """`conv`, a `Window` of conv_width-1 steps, and `ssm`.
+
+    `ssm` is a `LinearCarry(h [..., num_heads, P, N])`.
+    """
 
     conv: Any
     ssm: Any
 
 
 class SSDStep(NamedTuple):
-    """One step in its parts: `u [..., num_heads, P]`, `b` and `c [..., N]`, `dt [..., num_heads]`.
+    """The parts of a step: `u [..., num_heads, P]`, `b`, `c` `[..., N]`, `dt [..., num_heads]`.
 
-    `log_a` is Δ A, like `dt`.
+    `log_a [..., num_heads]` is Δ A.
     """
 
     u: Any
@@ -73,39 +76,39 @@ def mamba2(
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """The mixer of Mamba-2, whose state space with a scalar decay is also a masked attention.
+    """The Mamba-2 mixer, whose state space with a scalar decay is also masked attention.
 
         z, v, δ = x W;   u, B, C = silu(causal_conv(v));   Δ = softplus(δ + dt_bias)
         hₜ = exp(Δ A) hₜ₋₁ + Δ uₜ Bₜᵀ,  yₜ = hₜ Cₜ + skip uₜ      for each head, A = -exp(a_log)
         y = rms_norm(y ⊙ silu(z)) ⊙ norm_scale W_output
 
-    Dao and Gu 2024 (arXiv:2405.21060), with B and C shared by all heads. Forms of the recurrence
-    that give the same: recurrent (`sequential()`, and whenever T = 1); the dual, masked attention
+    Dao and Gu 2024 (arXiv:2405.21060), with B and C shared by all heads. The recurrence has three
+    equivalent forms: recurrent (`sequential()`, and whenever T = 1); its dual, masked attention
     without a softmax (`chunkwise(None)`),
 
         yₜ = Σ_{s ≤ t} (Cₜ · Bₛ) exp(log aₛ₊₁ + … + log aₜ) Δₛ uₛ,   log a = Δ A
 
-    and `chunkwise(size)`, dual inside chunks and recurrent between them: O(T · size). Exponents
+    and `chunkwise(size)`, dual within chunks and recurrent between them: O(T · size). Exponents
     are sums of terms that are not positive, never differences of sums. The last chunk may be
     shorter. The norm adds 1e-5 to the mean of squares.
 
-    exp(a_log) starts as U(1, 16) and softplus(dt_bias) from 0.001 … 0.1, uniform on a logarithmic
-    scale.
+    exp(a_log) starts as U(1, 16), and softplus(dt_bias) starts in 0.001 … 0.1, uniform on a
+    logarithmic scale.
 
     Args:
         state_size: N.
-        head_width: P; divides H.
+        head_width: P, a divisor of H.
         expansion: H = expansion * D.
-        conv_width: Of the convolution, in real steps of the sequence.
+        conv_width: width of the convolution, in real steps of the sequence.
         evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
-        param_dtype: Of the parameters. Everything runs in promote(params, float32).
+        param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `Mamba2Carry(conv, ssm)` with
         (H + 2 N) (conv_width-1) and H N numbers.
 
     Raises:
-        TypeError: A size is no int.
+        TypeError: A size is not an int.
         ValueError: A size is below 1, or (in `init`) `head_width` does not divide H.
 
     Example:
@@ -162,7 +165,7 @@ def mamba2(
 def _num_heads(num_units: int, head_width: int) -> int:
     if num_units % head_width:
         raise ValueError(
-            f"head_width must divide the width {num_units} of the heads together, got {head_width}."
+            f"head_width must divide the width {num_units} of all heads together, got {head_width}."
         )
     return num_units // head_width
 
@@ -172,7 +175,7 @@ def _rms_norm(ys: Any) -> Any:
 
 
 def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cell:
-    """The recurrence of `mamba2` alone, a linear cell of x = (u, B, C, δ) in one array.
+    """The recurrence of `mamba2`: a linear cell that reads u, B, C and δ in one array.
 
     Args:
         state_size: N.
@@ -234,8 +237,13 @@ def _output(params: SSDParams, ys: Any, step: SSDStep) -> Any:
 
 
 def _pairwise(params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
-    """All steps at once: attention without a softmax, masked by decays."""
-    del z  # Products k vᵀ of every step, which this form does without.
+    """All steps at once, as attention without a softmax, weighted by decays.
+
+    A masked step has a = 1 and Δ = 0: it keeps the memory and writes nothing.
+    """
+    # z holds the outer products of every step, whose memory this form exists to avoid; unused,
+    # they are never computed.
+    del z
     xs, mask, reset = steps
     params = widened(params)
     step = _step(params, in_compute_dtype(params, xs), carry.h.shape[-1])
@@ -243,14 +251,15 @@ def _pairwise(params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
     if mask is not None:
         log_a, dt = (jnp.where(by_head(mask), leaf, 0) for leaf in (log_a, dt))
     seen, from_carry = seen_steps(mask, reset, len(xs))
-    kept = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_a, axis=-1)), 0)
+    carry_decay = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_a, axis=-1)), 0)
     weights = jnp.where(seen, jnp.exp(sums_between(log_a)), 0) * dt[..., None, :]
 
+    # Products are selected, not only weighted by 0: one that overflows belongs to its own sequence.
     products = jnp.einsum("t...n,s...n->...ts", step.c, step.b)[..., None, :, :]
     ys = jnp.einsum("...hts,s...hp->t...hp", jnp.where(seen, products, 0) * weights, step.u)
-    of_carry = jnp.einsum("...hpn,t...n->...htp", carry.h, step.c)
-    of_carry = kept[..., None] * jnp.where(from_carry[..., None], of_carry, 0)
-    ys = ys + jnp.moveaxis(of_carry, -2, 0)
+    from_h = jnp.einsum("...hpn,t...n->...htp", carry.h, step.c)
+    from_h = carry_decay[..., None] * jnp.where(from_carry[..., None], from_h, 0)
+    ys = ys + jnp.moveaxis(from_h, -2, 0)
     h = jnp.einsum("...hs,s...hp,s...n->...hpn", weights[..., -1, :], step.u, step.b)
-    h = h + kept[..., -1, None, None] * carry.h
+    h = h + carry_decay[..., -1, None, None] * carry.h
     return type(carry)(h), _output(params, ys, step)

@@ -1,4 +1,4 @@
-"""The matrix memory of xLSTM in its recurrent, chunkwise and parallel forms."""
+"""The mLSTM, the matrix memory of xLSTM, in its recurrent, chunkwise and parallel forms."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from jaxrnn.types import Cell, Evaluator, Layer, Steps
 class MLSTMParams(NamedTuple):
     """`write_kernel [D, 2*H]` (blocks k, v), `read_kernel [D, 2*H]` (blocks q, o).
 
-    `gate_kernel [D, 2*num_heads]` (i, f), and a bias to each; H = num_heads * K.
+    `gate_kernel [D, 2*num_heads]` (blocks i, f), and a bias for each; H = num_heads * K.
     """
 
     write_kernel: Any
@@ -32,7 +32,7 @@ class MLSTMParams(NamedTuple):
 class MLSTMCarry(NamedTuple):
     """The memory `c [..., num_heads, K, K]` (key, value), `n [..., num_heads, K]` and `m`.
 
-    `m [..., num_heads]`; c and n stand for c exp(m) and n exp(m).
+    `m [..., num_heads]` is a common exponent: the memory is c exp(m), and n exp(m).
     """
 
     c: Any
@@ -41,7 +41,10 @@ class MLSTMCarry(NamedTuple):
 
 
 class MLSTMWrite(NamedTuple):
-    """What a step writes: `k`, `v` `[..., num_heads, K]`, and gates `i`, `f` `[..., num_heads]`."""
+    """What a step writes: `k`, `v` `[..., num_heads, K]`, and gates `i`, `f` `[..., num_heads]`.
+
+    The gates are the arguments ĩ and x w_f + b_f, before any activation.
+    """
 
     k: Any
     v: Any
@@ -57,37 +60,37 @@ def mlstm(
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """The mLSTM: a matrix memory with exponential gates, a linear attention that forgets.
+    """The mLSTM: a matrix memory with exponential gates.
 
         q, k, v = x W + b per head, k / √K;   ĩ = x wᵢ + bᵢ,  f̃ = log σ(x w_f + b_f)
         mₜ = max(f̃ + mₜ₋₁, ĩ, 0),   i = exp(ĩ - mₜ),   f = exp(f̃ + mₜ₋₁ - mₜ)
         cₜ = f cₜ₋₁ + i k vᵀ,   nₜ = f nₜ₋₁ + i k
         yₜ = σ(x W_o + b_o) ⊙ qᵀ cₜ / max(|q · nₜ|, exp(-mₜ))
 
-    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). m only keeps the exponentials in range: y is that
-    of m = 0 throughout, where the denominator is max(|q · n|, 1). There is no 0 in the paper's m;
-    a memory below exp(0) needs no help, because its denominator is 1, and with the 0 exp(-m)
-    cannot overflow. The paper's code adds 1e-6 to the scaled denominator, which makes y depend on
-    m; nothing is added here.
+    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). m only keeps the exponentials in range: y is the
+    same as with m = 0 throughout, where the denominator is max(|q · n|, 1). The paper's m has no 0
+    in its maximum. With it exp(-m) cannot overflow, and nothing is lost: a memory smaller than
+    exp(0) has the denominator 1. The paper's code adds 1e-6 to the scaled denominator, which makes
+    y depend on m; nothing is added here.
 
-    Forms that give the same: recurrent (`evaluator=sequential()`, and whenever T = 1), parallel
-    (`chunkwise(None)`), where all pairs of steps meet in a `[T, T]` matrix as in attention,
+    There are three equivalent forms: recurrent (`evaluator=sequential()`, and whenever T = 1),
+    parallel (`chunkwise(None)`), where a `[T, T]` matrix pairs all steps as in attention,
 
         Sₜₛ = qₜ · kₛ exp(f̃ₛ₊₁ + … + f̃ₜ + ĩₛ - mₜ),   y = σ(õ) ⊙ S v / max(|S 1|, exp(-m))
 
-    and `chunkwise(size)`, parallel inside chunks and recurrent between them: O(T · size).
+    and `chunkwise(size)`, parallel within chunks and recurrent between them: O(T · size).
 
     Args:
-        num_heads: Memories side by side.
+        num_heads: number of memories.
         head_width: K, the width of keys and values.
         evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The layer, `[T, *batch, D] -> [T, *batch, num_heads * K]`, carry `MLSTMCarry(c, n, m)`.
 
     Raises:
-        TypeError: A size is no int.
+        TypeError: A size is not an int.
         ValueError: A size is below 1.
 
     Example:
@@ -155,14 +158,14 @@ def _advance(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite) -> MLSTMCarr
 
 
 def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any) -> Any:
-    q, o = _read(params, x, carry.m.shape[-1])
+    q, o = _query_and_gate(params, x, carry.m.shape[-1])
     value = jnp.einsum("...k,...kv->...v", q, carry.c)
     weight = jnp.einsum("...k,...k->...", q, carry.n)
     return _output(o, value, weight, carry.m)
 
 
-def _read(params: MLSTMParams, x: Any, num_heads: int) -> Any:
-    """The query `[..., num_heads, K]` and the output gate `[..., H]`."""
+def _query_and_gate(params: MLSTMParams, x: Any, num_heads: int) -> Any:
+    """The query `[..., num_heads, K]` and the output gate σ(õ) `[..., H]`."""
     x = in_compute_dtype(params, x)
     q, o = jnp.split(x @ params.read_kernel + params.read_bias, 2, axis=-1)
     return q.reshape(*q.shape[:-1], num_heads, -1), jax.nn.sigmoid(o)
@@ -170,15 +173,19 @@ def _read(params: MLSTMParams, x: Any, num_heads: int) -> Any:
 
 def _output(o: Any, value: Any, weight: Any, m: Any) -> Any:
     """σ(õ) ⊙ qᵀ c / max(|q · n|, exp(-m)), `[..., H]`."""
-    # m < 0 only in a carry that no step has made; above the limit exp(-m) is no normal number.
-    least = jnp.exp(-jnp.clip(m, 0, -jnp.log(jnp.finfo(m.dtype).tiny)))
-    mean = _quotient(value, jnp.maximum(jnp.abs(weight), least)[..., None])
+    # m < 0 occurs only in a carry that no step has made; above the limit exp(-m) is subnormal.
+    smallest = jnp.exp(-jnp.clip(m, 0, -jnp.log(jnp.finfo(m.dtype).tiny)))
+    mean = _quotient(value, jnp.maximum(jnp.abs(weight), smallest)[..., None])
     return o * mean.reshape(o.shape)
 
 
 @jax.custom_jvp
 def _quotient(numerator, denominator):
-    """Their quotient; its derivative does not square a denominator of exp(-50)."""
+    """The quotient; its derivative does not square the denominator.
+
+    The denominator may be as small as exp(-m). JAX's own rule divides by its square, which
+    underflows in float32 from about m = 44.
+    """
     return numerator / denominator
 
 
@@ -189,36 +196,42 @@ def _quotient_jvp(primals, tangents):
 
 
 def _pairwise(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Steps) -> Any:
-    """All steps at once; every exponent is at most 0."""
+    """All steps at once.
+
+    mₜ is the largest exponent of its row, so every exponential below is at most 1.
+    """
     xs, mask, reset = steps
-    q, o = _read(params, xs, carry.m.shape[-1])
+    q, o = _query_and_gate(params, xs, carry.m.shape[-1])
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
     i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
     seen, from_carry = seen_steps(mask, reset, xs.shape[0])
-    # Where a real step wrote, or the memory started in this chunk, m is at least 0.
-    written = seen.any(axis=-1) | ~from_carry
+    # The recurrence takes max(…, 0) at every real step, and a fresh memory has m = 0. Only a row
+    # that has read nothing but padding keeps the carry's m, which may be below 0.
+    at_least_zero = seen.any(axis=-1) | ~from_carry
     if mask is not None:
         log_f = jnp.where(by_head(mask), log_f, 0)
 
-    start = jnp.where(from_carry, jnp.cumsum(log_f, axis=-1) + carry.m[..., None], -jnp.inf)
+    # Exponents of the carry and of every earlier step, first absolute, then relative to m.
+    from_start = jnp.where(from_carry, jnp.cumsum(log_f, axis=-1) + carry.m[..., None], -jnp.inf)
     pairs = jnp.where(seen, sums_between(log_f) + i[..., None, :], -jnp.inf)
-    m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(start, jnp.where(written, 0, -jnp.inf)))
-    start, pairs = jnp.exp(start - m), jnp.exp(pairs - m[..., None])
+    lowest_m = jnp.where(at_least_zero, 0, -jnp.inf)
+    m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(from_start, lowest_m))
+    from_start, pairs = jnp.exp(from_start - m), jnp.exp(pairs - m[..., None])
 
-    # Selected, because what overflows and is not read must not meet a zero.
+    # Selected, not only multiplied by 0: an unread product that overflows would give NaN.
     scores = pairs * jnp.where(seen, jnp.einsum("...tk,...sk->...ts", q, k), 0)
-    of_c = jnp.where(from_carry[..., None], q @ carry.c, 0)
-    of_n = jnp.where(from_carry, jnp.einsum("...tk,...k->...t", q, carry.n), 0)
-    value = scores @ v + start[..., None] * of_c
-    weight = scores.sum(axis=-1) + start * of_n
+    from_c = jnp.where(from_carry[..., None], q @ carry.c, 0)
+    from_n = jnp.where(from_carry, jnp.einsum("...tk,...k->...t", q, carry.n), 0)
+    value = scores @ v + from_start[..., None] * from_c
+    weight = scores.sum(axis=-1) + from_start * from_n
     value, weight, every_m = (
         jnp.moveaxis(leaf, axis, 0) for leaf, axis in ((value, -2), (weight, -1), (m, -1))
     )
     outputs = _output(o, value, weight, every_m)
-    start, k = start[..., -1, None], pairs[..., -1, :, None] * k
+    carry_decay, k = from_start[..., -1, None], pairs[..., -1, :, None] * k
     last = MLSTMCarry(
-        c=start[..., None] * carry.c + jnp.einsum("...sk,...sv->...kv", k, v),
-        n=start * carry.n + k.sum(axis=-2),
+        c=carry_decay[..., None] * carry.c + jnp.einsum("...sk,...sv->...kv", k, v),
+        n=carry_decay * carry.n + k.sum(axis=-2),
         m=m[..., -1],
     )
     return last, outputs

@@ -1,4 +1,4 @@
-"""Causal attention to the last steps of the sequence."""
+"""Causal self-attention in a sliding window."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class SelfAttentionParams(NamedTuple):
 
 
 class KeyValue(NamedTuple):
-    """What a step leaves for later ones: `k` and `v`, `[..., num_heads, K]`, before rotation."""
+    """Key and value of a step, `k` and `v` `[..., num_heads, K]`, before rotation."""
 
     k: Any
     v: Any
@@ -38,34 +38,35 @@ def self_attention(
     rotary_base: float = 10000.0,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """Causal attention of several heads to the last `window` real steps, with rotary positions.
+    """Multi-head attention to the last `window` real steps, with rotary positions.
 
         q, k, v = x W per head
         sₜⱼ = (R(t) qₜ)ᵀ R(j) kⱼ / √K,   j of the sequence of t, t - window < j ≤ t
         yₜ = concat_heads(Σⱼ softmaxⱼ(sₜⱼ) vⱼ) W_output
 
     Vaswani et al. 2017 (arXiv:1706.03762) in a window, and Su et al. 2021, "RoFormer"
-    (arXiv:2104.09864): R(t) turns the features 2i and 2i+1 by the angle t rotary_base^(-2i/K). Only
-    t - j enters s, so t counts real steps from any point; here it stays below 2 window, and float32
-    angles are as good in a long stream as at its start. Positions, masks and sequences are those
-    of real steps: padding takes no place.
+    (arXiv:2104.09864): R(t) rotates the features 2i and 2i+1 by the angle t rotary_base^(-2i/K).
+    Only t - j enters s, so t may count real steps from any point. Here it counts within a block and
+    stays below 2 window, so float32 angles are as exact late in a stream as at its start. Padding
+    has no position.
 
-    The window is the same in training and streaming; `window` of at least T is full attention.
-    Blocks of steps meet the block before them, so time and memory are O(T · window).
+    The window is the same in training and streaming; a `window` of at least T is full attention.
+    Steps are read in blocks that attend to themselves and the block before, so time and memory are
+    O(T · window).
 
     Args:
-        num_heads: Heads side by side.
-        window: How many real steps a step sees, itself counted.
+        num_heads: number of heads.
+        window: number of real steps that a step reads, itself included.
         head_width: K, even; None is D / num_heads.
-        rotary_base: Above 0; the larger, the slower the last features turn.
-        param_dtype: Of the parameters. Everything runs in promote(params, float32).
+        rotary_base: base of the rotary angles, above 0; a larger one rotates more slowly.
+        param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
     Returns:
         The layer, `[..., D] -> [..., D]`, carry `Window(KeyValue(k, v), count)` with the k and v of
         `window - 1` steps, `[..., window-1, num_heads, K]`.
 
     Raises:
-        TypeError: A size is no int.
+        TypeError: A size is not an int.
         ValueError: A size is below 1, `head_width` is odd, or (in `init`) num_heads does not divide
             D into even widths.
 
@@ -109,7 +110,7 @@ def self_attention(
         def read(window, sequence, q):
             return _attend(q, window, sequence, rotary_base)
 
-        carry, ys = through_window(read, carry, steps._replace(xs=KeyValue(k, v)), own=q)
+        carry, ys = through_window(read, carry, steps._replace(xs=KeyValue(k, v)), current=q)
         return Rollout(carry, ys.reshape(*xs.shape[:-1], num_units) @ params.output_kernel)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
@@ -126,12 +127,16 @@ def _head_width(num_inputs: int, num_heads: int) -> int:
 
 def _even(width: int, name: str) -> int:
     if width % 2:
-        raise ValueError(f"{name} must be even, as features turn in pairs, got {width}.")
+        raise ValueError(f"{name} must be even, as features rotate in pairs, got {width}.")
     return width
 
 
 def _attend(q: Any, steps: KeyValue, sequence: Any, rotary_base: float) -> Any:
-    """All queries `[T, *batch, num_heads, K]`, in blocks of as many steps as the carry holds."""
+    """Attention for all queries `[T, *batch, num_heads, K]`, block by block.
+
+    A block has at most as many steps as the carry, W = window - 1, and reads itself and the W steps
+    before it: the work is O(T · W), and no `[T, T]` scores are made.
+    """
     num_steps, num_carried = len(q), len(sequence) - len(q)
     size = max(1, min(num_steps, num_carried))
     num_blocks = max(1, -(-num_steps // size))
@@ -152,25 +157,28 @@ def _padded(leaf: Any, padding: int, fill: int) -> Any:
 
 
 def _context(leaf: Any, num_blocks: int, size: int) -> Any:
-    """What each block reads: `size` steps and the W in front, `[num_blocks, W + size, ...]`."""
+    """What each block reads: the W steps before it and its own, `[num_blocks, W + size, ...]`."""
     num_carried = len(leaf) - num_blocks * size
     if num_blocks == 1:
         return leaf[None]
-    before, own = (
+    # Step t of the leaf is W steps before query t, so cutting it without an offset gives each
+    # block the steps before it. For W = 0 a block of one step reads only itself.
+    before, block = (
         part.reshape(num_blocks, size, *leaf.shape[1:])
         for part in (leaf[: num_blocks * size], leaf[num_carried:])
     )
-    return jnp.concatenate([before[:, :num_carried], own], axis=1)
+    return jnp.concatenate([before[:, :num_carried], block], axis=1)
 
 
 def _attend_in_blocks(q: Any, steps: KeyValue, sequence: Any, rotary_base: float) -> Any:
-    """Queries `[n, S, *batch, num_heads, K]`; steps and sequence `[n, W + S, ...]`."""
+    """Queries `[n, S, *batch, num_heads, K]` of n blocks; steps and sequence `[n, W + S, ...]`."""
     size, width = q.shape[1], q.shape[-1]
     positions = jnp.arange(sequence.shape[1])
     allowed = _allowed(sequence, size)
+    # A weight of 0 does not stop NaN: 0 · NaN is NaN, here and in the derivative. So numbers that
+    # are not finite are replaced, and NaN is put back below in the outputs that may read them.
     bad = ~(jnp.isfinite(steps.k) & jnp.isfinite(steps.v)).all(-1)
     bad_query = ~jnp.isfinite(q).all(-1)
-    # 0 · NaN is NaN, in the products here and in those of the derivative.
     q, k, v = (jnp.where(jnp.isfinite(leaf), leaf, 0) for leaf in (q, *steps))
 
     q = _rotate(q, positions[-size:], rotary_base)
@@ -178,22 +186,25 @@ def _attend_in_blocks(q: Any, steps: KeyValue, sequence: Any, rotary_base: float
     weights = jax.nn.softmax(jnp.where(allowed, scores * width**-0.5, -jnp.inf))
     ys = jnp.einsum("n...hqk,nk...hd->nq...hd", jnp.where(allowed, weights, 0), v)
 
-    sees_bad = (allowed & jnp.moveaxis(bad, 1, -1)[..., None, :]).any(-1)
-    reached = jnp.moveaxis(sees_bad, -1, 1) | bad_query
-    return select(reached, jnp.full_like(ys, jnp.nan), ys)
+    reads_bad = (allowed & jnp.moveaxis(bad, 1, -1)[..., None, :]).any(-1)
+    is_bad = jnp.moveaxis(reads_bad, -1, 1) | bad_query
+    return select(is_bad, jnp.full_like(ys, jnp.nan), ys)
 
 
 def _allowed(sequence: Any, size: int) -> Any:
-    """Whether a query may see a step, `[n, *batch, 1, S, W + S]`; itself it always may."""
+    """Whether a query may read a step, `[n, *batch, 1, S, W + S]`.
+
+    A query may always read its own step, padding included, so no softmax is over nothing.
+    """
     sequence = jnp.moveaxis(sequence, 1, -1)[..., None, :]
-    places = jnp.arange(sequence.shape[-1])
-    age = places[-size:, None] - places
+    positions = jnp.arange(sequence.shape[-1])
+    age = positions[-size:, None] - positions
     same = jnp.swapaxes(sequence[..., -size:], -1, -2) == sequence
-    return (same & (age >= 0) & (age <= len(places) - size))[..., None, :, :]
+    return (same & (age >= 0) & (age <= len(positions) - size))[..., None, :, :]
 
 
 def _rotate(leaf: Any, positions: Any, rotary_base: float) -> Any:
-    """R(position) of each step, `[n, steps, *batch, num_heads, K]`."""
+    """R(position) applied to each step of `[n, steps, *batch, num_heads, K]`."""
     rates = rotary_base ** (-jnp.arange(0, leaf.shape[-1], 2) / leaf.shape[-1])
     angles = (positions[:, None] * rates).astype(leaf.dtype)
     angles = angles.reshape(len(positions), *[1] * (leaf.ndim - 3), -1)

@@ -1,8 +1,8 @@
-"""What a layer remembers that reads the last real steps: padding taken out, sequences kept apart.
+"""The state of a layer that reads a window of past steps (convolution, attention).
 
-Real steps are put in a row behind those of the carry, whatever stands between them, and every one
-gets the number of its sequence. A layer then sees neither masks nor resets: a step reads those in
-front of it that have its number.
+The real steps are moved together after those of the carry, and each gets the number of its
+sequence. A layer then needs neither mask nor resets: a step may read the earlier steps that have
+its number.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from jaxrnn.types import Steps
 class Window(NamedTuple):
     """The last real steps of the sequence, the newest one last.
 
-    `steps`, a tree of `[..., W, *features]` with zeros in front when there are fewer, and `count`,
-    int32 `[...]`: how many there are.
+    `steps` is a tree of `[..., W, *features]`, with zeros first when there are fewer than W;
+    `count`, int32 `[...]`, says how many there are.
     """
 
     steps: Any
@@ -27,12 +27,12 @@ class Window(NamedTuple):
 
 
 def empty_window(steps: Any, size: int, batch_shape: tuple[int, ...]) -> Window:
-    """A window of `size` steps that has seen none.
+    """A window with room for `size` steps that holds none.
 
     Args:
-        steps: A tree of `jax.ShapeDtypeStruct`, what one step is.
+        steps: a tree of `jax.ShapeDtypeStruct` that describes one step.
         size: W.
-        batch_shape: The batch axes to put in front.
+        batch_shape: the batch axes, which come first.
 
     Returns:
         The window.
@@ -48,64 +48,68 @@ def through_window(
     read: Callable[[Any, Any, Any], Any],
     window: Window,
     steps: Steps,
-    own: Any = None,
+    current: Any = None,
 ) -> tuple[Window, Any]:
-    """Runs a layer that reads the last W steps, itself not counted.
+    """Runs a layer whose step reads itself and the W steps before it.
 
-    `read(steps, sequence, own) -> ys` gets leaves `[W + T, *batch, ...]`, the carried steps in
-    front, and int32 `[W + T, *batch]`: which sequence of this call a step belongs to, and -1 where
-    there is none. It returns `[T, *batch, ...]`; step t stands at W + t and may read those of its
-    own number. Each row has its T steps: the real ones, then as many of number -1 as were masked.
+    `read(steps, sequence, current) -> ys` gets leaves `[W + T, *batch, ...]`, the carried steps
+    first, and int32 `[W + T, *batch]`: the number of the sequence in this call that a step belongs
+    to, or -1 where there is no step. It returns `[T, *batch, ...]`; step t is at W + t and may read
+    steps of its own number. Each row holds its real steps first, then one of number -1 for every
+    masked step.
 
     Args:
-        read: The function.
-        window: The carry.
-        steps: what is read, its xs a tree like `window.steps`, `[T, *batch, ...]`.
-        own: a tree `[T, *batch, ...]` of what no later step reads.
+        read: the layer's function, as above.
+        window: the carry.
+        steps: what is read; xs is a tree like `window.steps`, `[T, *batch, ...]`.
+        current: a tree `[T, *batch, ...]` of what only the step itself reads.
 
     Returns:
-        The window behind the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
+        The window after the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
     """
     xs, mask, reset = steps
     num_steps = jax.tree.leaves(xs)[0].shape[0]
     shape = (num_steps, *window.count.shape)
     sequence = jnp.zeros(shape, jnp.int32) if reset is None else jnp.cumsum(reset, 0, jnp.int32)
-    last = 0 if reset is None else reset.sum(0, dtype=jnp.int32)
+    # Counted over masked steps too: a reset on padding empties the window.
+    last_sequence = 0 if reset is None else reset.sum(0, dtype=jnp.int32)
     if mask is not None:
-        # A stable sort: False stands before True.
+        # Stable, so that real steps (False) come first and keep their order.
         order = jnp.argsort(~mask, axis=0, stable=True)
-        xs, own, sequence = _take((xs, own, jnp.where(mask, sequence, -1)), order)
-    seen, sequence = jax.tree.map(
-        lambda *parts: jnp.concatenate(parts), _time_first(window), (xs, sequence)
+        xs, current, sequence = _take((xs, current, jnp.where(mask, sequence, -1)), order)
+    xs, sequence = jax.tree.map(
+        lambda carried, new: jnp.concatenate([carried, new]), _time_first(window), (xs, sequence)
     )
-    ys = read(seen, sequence, own)
+    ys = read(xs, sequence, current)
     if mask is None:
-        seen, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (seen, sequence))
+        xs, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (xs, sequence))
     else:
-        seen, sequence = _take((seen, sequence), _places(window) + mask.sum(0))
+        # With R real steps in a row, the last W real ones are at R ... R + W - 1.
+        xs, sequence = _take((xs, sequence), _positions(window) + mask.sum(0))
+        # The output of a real step is where the sort moved it; masked ones are zeroed anyway.
         rank = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
         ys = zero_masked(mask, _take(ys, rank))
-    return _window(seen, sequence, last), ys
+    return _window(xs, sequence, last_sequence), ys
 
 
-def _places(window: Window) -> Any:
-    """The places 0 ... W-1, `[W, 1, ...]` with an axis of 1 for each batch axis."""
+def _positions(window: Window) -> Any:
+    """The positions 0 ... W-1, `[W, 1, ...]` with an axis of 1 for each batch axis."""
     num_batch_axes = window.count.ndim
     size = jax.tree.leaves(window.steps)[0].shape[num_batch_axes]
     return jnp.arange(size).reshape(-1, *[1] * num_batch_axes)
 
 
 def _time_first(window: Window) -> tuple[Any, Any]:
-    """The carried steps, and the number of their sequence: 0, as no reset of this call is older."""
-    places = _places(window)
-    sequence = jnp.where(places >= len(places) - window.count, 0, -1)
+    """The carried steps, and their sequence: number 0, since they precede every reset."""
+    positions = _positions(window)
+    sequence = jnp.where(positions >= len(positions) - window.count, 0, -1)
     steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, window.count.ndim, 0), window.steps)
     return steps, sequence
 
 
-def _window(steps: Any, sequence: Any, last: Any) -> Window:
-    """The window of W steps, of which those of the last sequence stay."""
-    valid = sequence == last
+def _window(steps: Any, sequence: Any, last_sequence: Any) -> Window:
+    """The window that keeps, of W steps, those of the last sequence."""
+    valid = sequence == last_sequence
     num_batch_axes = valid.ndim - 1
     steps = jax.tree.map(
         lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), zero_masked(valid, steps)
@@ -114,7 +118,7 @@ def _window(steps: Any, sequence: Any, last: Any) -> Window:
 
 
 def _take(tree: Any, index: Any) -> Any:
-    """Steps by their place in time, other ones for every row."""
+    """The steps at `index [N, *batch]`, along time and for each row by itself."""
 
     def take(leaf):
         return jnp.take_along_axis(leaf, expand_mask(index, leaf), axis=0)

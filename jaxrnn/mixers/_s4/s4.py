@@ -1,4 +1,4 @@
-"""The structured state-space model S4: diagonal plus low rank, as a convolution or a recurrence."""
+"""The structured state-space model S4, as a convolution or a recurrence."""
 
 from typing import Any, NamedTuple
 
@@ -14,14 +14,14 @@ from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.convolution import convolution
 from jaxrnn.factories import model_factory
-from jaxrnn.mixers._s4.dplr import System, advance, discretized, pairs, response
+from jaxrnn.mixers._s4.dplr import System, advance, conjugate_product, discretized, response
 from jaxrnn.types import Cell, Evaluator, Layer
 
 
 class S4Params(NamedTuple):
-    """Λ = -exp(decay_log) + i eigenvalue_imag, P, B and C `[D, M]`, log Δ and skip `[D]`.
+    """Λ = -exp(decay_log) + i eigenvalue_imag, P, B and C `[D, M]`; log Δ and skip `[D]`.
 
-    M = N / 2 conjugate pairs for each of the D features.
+    Each of the D features has M = N / 2 conjugate pairs.
     """
 
     decay_log: Any
@@ -49,7 +49,7 @@ class S4Params(NamedTuple):
 
 
 class S4Carry(NamedTuple):
-    """The states `h [..., D, M]`, complex, one of each conjugate pair."""
+    """The states `h [..., D, M]`, complex, with one of each conjugate pair."""
 
     h: Any
 
@@ -68,33 +68,33 @@ def s4(
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
-    """S4: every input feature drives N states that a matrix diagonal plus low rank couples.
+    """S4: each input feature drives N states, coupled by a diagonal-plus-low-rank matrix.
 
         h' = A h + B x,  A = Λ - P Pᴴ,  y = 2 Re(C · h) + skip x    in continuous time
         hₜ = Ā hₜ₋₁ + B̄ xₜ,  Ā = (1 - ΔA/2)⁻¹ (1 + ΔA/2),  B̄ = (1 - ΔA/2)⁻¹ Δ B
 
     Gu et al. 2021, "Efficiently modeling long sequences with structured state spaces"
-    (arXiv:2111.00396). A starts as HiPPO-LegS, which has no stable eigenvectors but is normal up to
-    one rank; products with a conjugate pair stand for both, Pᴴ h = 2 Re(P̄ · h). A step costs
-    O(N) by the identity of Woodbury. Features do not mix; a dense layer behind does that.
+    (arXiv:2111.00396). A starts as HiPPO-LegS, whose eigenvectors are numerically useless but which
+    is normal up to rank one. Of each conjugate pair one is kept, so Pᴴ h = 2 Re(P̄ · h). A step
+    costs O(N) by Woodbury's identity. Features do not mix; a dense layer after this one mixes them.
 
     T steps at once are a convolution with the kernel Kₗ = 2 Re(C Āˡ B̄). Its transform at a T-th
     root of unity z is, with G(z) = ((2/Δ)(1 - z) - (1 + z) A)⁻¹, the sum
 
         Σₗ Kₗ zˡ = 2 C (1 - Āᵀ) G(z) B,     G = E - E P (1 + z) Pᴴ E / (1 + (1 + z) Pᴴ E P)
 
-    of the diagonal E(z) = 1 / ((2/Δ)(1 - z) - (1 + z) Λ). The paper divides by 1 + z, which is
-    zero for even T; here nothing does. It trains C (1 - Āᵀ), which fixes T; here C is the
-    parameter and Āᵀ is made by repeated squaring, so any T is the same model. Outputs, carry in and
-    carry out all come from G: O(T N) memory for a feature, whatever the batch, and two more
-    products of that size per row for the carries. T = 1 and sequences with resets use the
-    recurrence; both are the same to the rounding of the largest input
-    of the row, later ones included.
+    with the diagonal E(z) = 1 / ((2/Δ)(1 - z) - (1 + z) Λ). The paper divides by 1 + z, which is
+    zero for even T; this form does not. The paper trains C (1 - Āᵀ), which fixes T; here C is the
+    parameter and Āᵀ comes from repeated squaring, so the model is the same for any T. Outputs,
+    carry in and carry out all come from G: O(T N) memory for a feature, whatever the batch, and two
+    more products of that size per row for the carries. T = 1 and sequences with resets use the
+    recurrence; the two forms agree to the rounding of the largest input of the row, later inputs
+    included.
 
     Args:
-        state_size: N, real states of each feature; even.
-        step_min: The smallest initial Δ.
-        step_max: The largest initial Δ; 2 / Δ is the memory in steps.
+        state_size: N, the number of real states of a feature; even.
+        step_min: smallest initial Δ; 2 / Δ is the memory in steps.
+        step_max: largest initial Δ.
         evaluator: how the recurrence is evaluated; None is `convolution()`.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
 
@@ -102,8 +102,8 @@ def s4(
         The layer, `[T, *batch, D] -> [T, *batch, D]`, carry `S4Carry(h [*batch, D, N / 2])`.
 
     Raises:
-        TypeError: `state_size` is no int.
-        ValueError: `state_size` is below 2 or odd, or not 0 < step_min <= step_max.
+        TypeError: `state_size` is not an int.
+        ValueError: `state_size` is below 2 or odd, or 0 < step_min <= step_max does not hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -185,7 +185,7 @@ def _initial_carry(params: _SystemAndSkip, batch_shape: tuple[int, ...] = ()) ->
 
 
 def _emit(params: _SystemAndSkip, carry: S4Carry, x: Any) -> Any:
-    return pairs(params.system.output_kernel, carry.h) + params.skip * x
+    return conjugate_product(params.system.output_kernel, carry.h) + params.skip * x
 
 
 _CELL = Cell(
