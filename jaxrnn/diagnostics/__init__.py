@@ -1,4 +1,20 @@
-"""What a recurrence does with its past: norms, sensitivities, spectra, saturation, and its cost."""
+"""What a recurrence does with its past: norms, sensitivities, spectra, saturation, and its cost.
+
+Most diagnostics measure a run: they take these arguments of `unroll`, check them as `unroll` does
+and raise what it raises.
+
+    model: the cell or layer to run. A diagnostic of the carry raises ValueError for a layer that
+        is not causal, since that has no carry between steps.
+    params: its parameters.
+    xs: inputs, a tree of arrays `[..., T, D]`.
+    carry: the carry before the first step; None is the initial carry.
+    mask: `[..., T]`, True = real. None: all steps are real.
+    reset: `[..., T]`, True = x_t starts a new sequence. None: no step does.
+    time_major: whether xs, mask, reset and a result with a time axis are time first.
+    key: randomness. None runs the deterministic model, and so does a diagnostic without it.
+
+Each diagnostic says what masked steps and resets mean for it.
+"""
 
 from jaxrnn.diagnostics._cost import Cost as Cost
 from jaxrnn.diagnostics._cost import count_cost as count_cost

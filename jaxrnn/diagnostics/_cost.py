@@ -9,7 +9,7 @@ from jax.extend import core
 from jaxrnn.diagnostics._operations import multiply_adds
 from jaxrnn.engine import checks
 from jaxrnn.engine.unroll import unroll
-from jaxrnn.types import Cell, Evaluator, Layer
+from jaxrnn.types import Evaluator, Model
 
 _VIEWS = {"reshape", "transpose", "squeeze", "expand_dims", "slice"}
 
@@ -18,11 +18,11 @@ class Cost(NamedTuple):
     """Counts for a whole batch, as ints.
 
     Attributes:
-        parameters: How many numbers are in params; a complex one is two.
-        multiply_adds: Multiplications, each with its addition, of one forward pass.
-        training_memory: Bytes that a forward pass keeps for the backward pass, params and xs
-            not counted.
-        streaming_memory: Bytes of the carry; None for a layer that cannot stream.
+        parameters: number of parameters; a complex one counts as two.
+        multiply_adds: multiplications, each with its addition, of one forward pass.
+        training_memory: bytes that a forward pass keeps for the backward pass, without params and
+            xs.
+        streaming_memory: bytes of the carry; None for a layer that cannot stream.
     """
 
     parameters: int
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 def count_cost(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -48,27 +48,27 @@ def count_cost(
         training_memory   ∝ T H
         streaming_memory  H
 
-    Nothing is computed: the forward pass is traced, products of matrices and of elements are
-    counted in it, loops times their length. Additions alone, comparisons and elementary functions
-    are not counted; a product of complex numbers is four. An FFT of n counts 2 n log₂ n, and of
-    branches the dearest counts. Training memory is that of automatic differentiation before a
-    compiler rearranges it: of everything kept, and nothing recomputed but what `checkpoint` says.
+    Nothing is computed: the forward pass is traced, and its matrix and elementwise products are
+    counted, those in a loop once for each iteration. Additions alone, comparisons and elementary
+    functions are not counted; a product of complex numbers counts as four, an FFT of n as
+    2 n log₂ n, and a branch as its most expensive side. Training memory is what automatic
+    differentiation keeps before a compiler rearranges it; only `checkpoint` recomputes anything.
     Streaming keeps the carry and nothing else, whatever T is; training does not.
 
     Args:
-        model: What would run.
-        params: Its parameters, arrays or `jax.ShapeDtypeStruct`.
-        xs: A tree `[..., T, D]` of arrays or `jax.ShapeDtypeStruct`.
-        time_major: xs are `[T, ..., D]`.
-        evaluator: How a cell is evaluated; None is `auto()`.
+        model: the cell or layer to count.
+        params: its parameters, arrays or `jax.ShapeDtypeStruct`.
+        xs: inputs, a tree `[..., T, D]` of arrays or `jax.ShapeDtypeStruct`.
+        time_major: whether xs are `[T, ..., D]`.
+        evaluator: how a cell is evaluated; None is `auto()`.
 
     Returns:
         `Cost`.
 
     Raises:
-        ValueError: A loop has no fixed number of steps (`newton()` has one), a layer is given an
+        ValueError: A loop has no fixed number of steps (as with `newton()`), a layer is given an
             evaluator, or shapes disagree.
-        TypeError: Something is of another kind, class of tree or dtype than expected.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -94,33 +94,32 @@ def count_cost(
     return Cost(
         parameters=sum(map(_num_numbers, jax.tree.leaves(params))),
         multiply_adds=multiply_adds(jax.make_jaxpr(forward)(params, xs).jaxpr),
-        training_memory=_made(jax.make_jaxpr(backward)(params, xs).jaxpr),
+        training_memory=_result_bytes(jax.make_jaxpr(backward)(params, xs).jaxpr),
         streaming_memory=_carry_bytes(model, params, xs, time_major),
     )
 
 
-def state_capacity_bits(
-    model: Cell | Layer, params: Any, *, bits_per_number: int | None = None
-) -> int:
+def state_capacity_bits(model: Model, params: Any, *, bits_per_number: int | None = None) -> int:
     """How many bits the carry of one sequence can hold: p H.
 
         at most 2^(pH) states of H numbers with p bits each
 
     More than p H binary inputs have more histories than there are states, so two of them end in
-    the same state and nothing behind tells them apart. A bound by counting: what a model uses
-    of it training decides, and an output that depends on less (parity: one bit) needs less.
+    the same state, and no later output can distinguish them. This is only an upper bound: how much
+    of it a model uses depends on training, and an output that depends on less (parity needs one
+    bit) needs less.
 
     Args:
-        model: The cell, or a layer.
-        params: Its parameters, arrays or `jax.ShapeDtypeStruct`.
+        model: a cell or a layer.
+        params: its parameters, arrays or `jax.ShapeDtypeStruct`.
         bits_per_number: p; None is the width of each number's dtype (a bool is one bit, a complex
-            number two numbers).
+            number is two numbers).
 
     Returns:
         The number of bits.
 
     Raises:
-        TypeError: `bits_per_number` is no int.
+        TypeError: `bits_per_number` is not an int.
         ValueError: `bits_per_number` is below 1.
 
     Example:
@@ -161,14 +160,14 @@ def _carry_bytes(model, params, xs, time_major):
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
 
 
-def _made(jaxpr):
+def _result_bytes(jaxpr):
     """The bytes of the results that are neither arguments nor views of them, each array once."""
-    given = set(jaxpr.invars)
+    arguments = set(jaxpr.invars)
     for equation in jaxpr.eqns:
-        if equation.primitive.name in _VIEWS and given.issuperset(_variables(equation.invars)):
-            given.update(equation.outvars)
-    made = set(_variables(jaxpr.outvars)) - given
-    return sum(out.aval.size * out.aval.dtype.itemsize for out in made)
+        if equation.primitive.name in _VIEWS and arguments.issuperset(_variables(equation.invars)):
+            arguments.update(equation.outvars)
+    results = set(_variables(jaxpr.outvars)) - arguments
+    return sum(result.aval.size * result.aval.dtype.itemsize for result in results)
 
 
 def _variables(atoms):

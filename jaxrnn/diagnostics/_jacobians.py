@@ -4,14 +4,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jaxrnn.diagnostics._flat_carry import advance_with_jacobian, vectors
-from jaxrnn.diagnostics._observe import each_step, observe, time_back
-from jaxrnn.types import Cell, Layer
+from jaxrnn.diagnostics._observe import Run, observe
+from jaxrnn.engine import precision
+from jaxrnn.engine.flat_carry import FlatCarry
+from jaxrnn.types import Model, Steps
 
 
 def carry_jacobians(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -25,25 +27,22 @@ def carry_jacobians(
         Jₜ = ∂hₜ / ∂hₜ₋₁
 
     For a simple recurrent cell Jₜ = diag(φ'(uₜ)) Uᵀ. At a masked step J = I, at a reset J = 0. The
-    carry counts as one real vector of N coordinates, its leaves in their order, a complex leaf as
-    its real parts and then its imaginary ones. The model is the deterministic one.
+    carry is one real vector of N coordinates: its leaves in their order, a complex leaf as its real
+    parts and then its imaginary ones. The model is the deterministic one.
 
     Args:
-        model: What to run; a layer must be causal.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
+        model: the cell or layer to run; a layer must be causal.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`.
+        carry, mask, reset, time_major: as in `unroll`; the result is `[T, ...]` with time_major.
 
     Returns:
-        `[..., T, N, N]`: what the new coordinate (row) gets from the old one (column).
+        `[..., T, N, N]`; a row is a coordinate of hₜ, a column one of hₜ₋₁.
 
     Raises:
         ValueError: The layer is not causal, or shapes disagree.
-        TypeError: The carry holds no floating numbers, or something is of another kind, class of
-            tree or dtype than expected.
+        TypeError: The carry holds no floating numbers, or an argument has the wrong type, tree
+            structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -54,17 +53,8 @@ def carry_jacobians(
         Array([[0.5 , 0.  ],
                [0.25, 2.  ]], dtype=float32)
     """
-    jacobians = observe(
-        model,
-        params,
-        xs,
-        _jacobians,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-    )
-    return time_back(jacobians, 2, time_major)
+    jacobians = observe(_jacobians, (), model, params, xs, carry, mask, reset, time_major)
+    return jacobians if time_major else jnp.moveaxis(jacobians, 0, -3)
 
 
 def spectral_radius(matrix: Any) -> jax.Array:
@@ -72,9 +62,9 @@ def spectral_radius(matrix: Any) -> jax.Array:
 
         ρ(A) = max |λᵢ(A)|,  ‖Aⁿ‖^(1/n) → ρ(A)
 
-    Above 1 repeated multiplication by A grows along one direction, below 1 it forgets everything.
-    That is a statement about the linear map: for a cell at work take `carry_jacobians` of a run, or
-    the `recurrent_kernel` of a simple one.
+    Above 1, repeated multiplication by A grows along one direction; below 1, it forgets everything.
+    This holds for the linear map. For a nonlinear cell use it on the `carry_jacobians` of a run, or
+    on the `recurrent_kernel` of a simple cell.
 
     Args:
         matrix: `[..., N, N]`, real or complex.
@@ -96,6 +86,39 @@ def spectral_radius(matrix: Any) -> jax.Array:
     return jnp.abs(jnp.linalg.eigvals(matrix)).max(-1)
 
 
+def flat_carry(run: Run) -> FlatCarry:
+    """How the carries of a run become vectors; raises where there is no carry to differentiate."""
+    if not run.layer.causal:
+        raise ValueError("model must be causal; this layer has no carry between steps.")
+    like = jax.eval_shape(run.layer.initial_carry, run.params)
+    flat = FlatCarry(like, precision.compute_dtype((run.params, run.carry)))
+    if flat.size == 0:
+        raise TypeError(
+            "model must have a carry of floating or complex numbers, "
+            f"got {jax.tree.structure(like)}."
+        )
+    return flat
+
+
+def advance_with_jacobian(run: Run, flat: FlatCarry, carry: Any, step: Steps) -> tuple[Any, Any]:
+    """The carry after one step, mask and reset applied, and J = ∂hₜ / ∂hₜ₋₁ `[*batch, N, N]`.
+
+    The rows of a batch do not depend on each other, so one pull-back serves all of them.
+    """
+    step = jax.tree.map(lambda leaf: leaf[None], step)
+
+    def advance(vector):
+        before = flat.unpack(vector, carry)
+        after = run.layer.unroll(run.params, before, step, None).carry
+        return flat.pack(after), after
+
+    # By reverse mode: a layer may have a reverse rule of its own, which has no forward derivative.
+    vector, pull, after = jax.vjp(advance, flat.pack(carry), has_aux=True)
+    units = jnp.eye(flat.size, dtype=vector.dtype)
+    rows = jax.vmap(lambda unit: pull(jnp.broadcast_to(unit, vector.shape))[0])(units)
+    return after, jnp.moveaxis(rows, 0, -2)
+
+
 def _jacobians(run):
-    packing = vectors(run)
-    return each_step(lambda *args: advance_with_jacobian(run, packing, *args), run.carry, run)[1]
+    flat = flat_carry(run)
+    return lax.scan(lambda *args: advance_with_jacobian(run, flat, *args), run.carry, run.steps)[1]

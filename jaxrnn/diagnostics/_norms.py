@@ -7,11 +7,11 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.unroll import carries
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Model
 
 
 def carry_norms(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -25,24 +25,21 @@ def carry_norms(
 
         ‖hₜ‖ = √Σᵢ |hₜᵢ|²
 
-    Computed without squares that over- or underflow. Leaves of ints and bools count as numbers.
+    Computed without squares that over- or underflow. Leaves of ints and bools count as numbers. A
+    masked step repeats the norm before it.
 
     Args:
-        model: What to run; a layer must be causal.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`; a masked step repeats the norm before it.
-        reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
-        key: Randomness, as in `carries`.
+        model: the cell or layer to run; a layer must be causal.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`.
+        carry, mask, reset, time_major, key: as in `carries`.
 
     Returns:
         A tree like the carry, leaves `[..., T]`, real.
 
     Raises:
         ValueError: The layer is not causal, or shapes disagree.
-        TypeError: Something is of another kind, class of tree or dtype than expected.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -51,26 +48,18 @@ def carry_norms(
         >>> carry_norms(cell, params, jnp.array([[6.0, 8.0], [0.0, 0.0]])).h
         Array([5. , 2.5], dtype=float32)
     """
-    all_carries = carries(
-        model,
-        params,
-        xs,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-        key=key,
-    )
+    flags = {"mask": mask, "reset": reset, "time_major": time_major}
+    all_carries = carries(model, params, xs, carry=carry, key=key, **flags)
     xs = checks.arrays(xs, "xs")
     num_leading = len(checks.leading_shape(xs, model.num_feature_axes))
     return jax.tree.map(lambda leaf: norm(leaf, num_leading), all_carries)
 
 
 def norm(leaf: jax.Array, num_leading: int) -> jax.Array:
-    """√Σ |x|² over all axes behind the first `num_leading`, in at least float32."""
+    """√Σ |x|² over all axes after the first `num_leading`, in at least float32."""
     flat = jnp.abs(leaf.reshape(*leaf.shape[:num_leading], -1))
     flat = flat.astype(jnp.promote_types(flat.dtype, jnp.float32))
     largest = flat.max(-1, keepdims=True, initial=0)
-    # What is 0, infinite or NaN shows as it is.
+    # 0, infinity and NaN are not scaled by: they show as they are.
     scale = jnp.where((largest > 0) & (largest < jnp.inf), largest, 1)
     return scale[..., 0] * jnp.sqrt(((flat / scale) ** 2).sum(-1))

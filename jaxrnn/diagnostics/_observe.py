@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.unroll import unroll
@@ -38,40 +35,28 @@ Observer = Callable[..., Any]
 
 
 def observe(
+    observer: Observer,
+    options: tuple[Any, ...],
     model: Model,
     params: Any,
     xs: Any,
-    observer: Observer,
-    *options: Any,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
-    time_major: bool = False,
+    carry: Any,
+    mask: Any,
+    reset: Any,
+    time_major: bool,
     key: Any = None,
 ) -> Any:
-    """What `observer(run, *options)` returns for the sequences; options are hashable."""
+    """What `observer(run, *options)` returns for these sequences; options are hashable."""
     as_layer(model)  # Raises for what is neither.
     layer = _observed(model, observer, options)
-    return unroll(
-        layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major, key=key
-    ).info
-
-
-def each_step(advance: Callable[..., Any], state: Any, run: Run) -> tuple[Any, Any]:
-    """`lax.scan` of `advance(state, one) -> (state, outputs)`, `one` the `Steps` of one step."""
-    return jax.lax.scan(advance, state, run.steps)
-
-
-def time_back(tree: Any, num_trailing_axes: int, time_major: bool) -> Any:
-    """Puts time back in front of the last `num_trailing_axes` axes, unless it is to stay first."""
-    if time_major:
-        return tree
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1 - num_trailing_axes), tree)
+    flags = {"mask": mask, "reset": reset, "time_major": time_major}
+    return unroll(layer, params, xs, carry=carry, key=key, **flags).info
 
 
 @model_factory
 def _observed(model: Model, observer: Observer, options: tuple[Any, ...]) -> Layer:
-    """The layer whose `info` is what the observer returns; equal for the same question."""
+    """The layer whose `info` is what the observer returns; equal arguments compile once."""
+    # No reverse rule: observers differentiate the step themselves, also forwards.
     plain = sequential(derivative="autodiff")
     layer = recurrent(model, plain) if isinstance(model, Cell) else model
 

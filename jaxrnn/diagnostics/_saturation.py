@@ -1,4 +1,4 @@
-"""Units that have stopped passing gradient, for the numbers of a given precision."""
+"""Units that have stopped passing gradient, in the numbers of a given precision."""
 
 import math
 from typing import Any
@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.diagnostics._flat_carry import vectors
-from jaxrnn.diagnostics._observe import observe, time_back
+from jaxrnn.diagnostics._jacobians import flat_carry
+from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.masking import restarted, zero_masked
@@ -33,27 +33,24 @@ def saturation(
 
     z are the pre-activations, one for each unit of each gate. In float32 tanh is 1 beyond
     arguments of about 8 or 9, its derivative is then 0, and such a unit stops learning. The run
-    itself is in the model's own precision, the derivative in `dtype`. A relu below 0 counts, and
-    so does a forget gate while the carry it would forget is 0, at the first step say. A linear cell
-    has no activation: always 0.
+    itself uses the model's own precision, the derivative `dtype`. A relu below 0 counts, and so
+    does a forget gate while the carry it would forget is 0, as at the first step. A linear cell has
+    no activation, so its share is always 0.
 
     Args:
-        cell: The cell. Of a stack look at each cell with its own inputs.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`.
-        dtype: The real floating dtype that is asked about.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
+        cell: the cell to run; in a stack, measure each cell on its own inputs.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`.
+        dtype: the real floating dtype in which a derivative counts as 0.
+        carry, mask, reset, time_major: as in `unroll`; the result is `[T, ...]` with time_major.
 
     Returns:
         `[..., T]` in float32, 0 on masked steps.
 
     Raises:
         ValueError: Shapes disagree.
-        TypeError: `cell` is not a Cell, `dtype` not floating, or something is of another kind,
-            class of tree or dtype than expected.
+        TypeError: `cell` is not a Cell, `dtype` is not floating, or an argument has the wrong type,
+            tree structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -65,18 +62,9 @@ def saturation(
     checks.is_cell(cell)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype must be a real floating dtype, got {dtype!r}.")
-    shares = observe(
-        cell,
-        params,
-        xs,
-        _shares,
-        jnp.dtype(dtype),
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-    )
-    return time_back(shares, 0, time_major)
+    options = (jnp.dtype(dtype),)
+    shares = observe(_shares, options, cell, params, xs, carry, mask, reset, time_major)
+    return shares if time_major else jnp.moveaxis(shares, 0, -1)
 
 
 def _shares(run, dtype):
@@ -89,17 +77,18 @@ def _shares(run, dtype):
     if isinstance(z, Affine):
         return jnp.zeros(leading)
     before = _cast(_carries_before(run, cell), dtype)
-    packing, params = vectors(run), _cast(run.params, dtype)
-    _, pull = jax.vjp(lambda z: packing.pack(cell.advance(params, before, z)), _cast(z, dtype))
+    flat, params = flat_carry(run), _cast(run.params, dtype)
+    _, pull = jax.vjp(lambda z: flat.pack(cell.advance(params, before, z)), _cast(z, dtype))
 
-    def read_by(found, unit):
-        slopes = pull(jnp.broadcast_to(unit, (*leading, packing.num)))[0]
-        passes = [leaf.reshape(*leading, -1) != 0 for leaf in _floating(slopes)]
-        return found | jnp.concatenate(passes, -1), None
+    # One coordinate of the carry after another, so that memory holds one slope per unit, not N.
+    def add_coordinate(passes, coordinate):
+        slopes = pull(jnp.broadcast_to(coordinate, (*leading, flat.size)))[0]
+        is_read = [leaf.reshape(*leading, -1) != 0 for leaf in _floating(slopes)]
+        return passes | jnp.concatenate(is_read, -1), None
 
     num_units = sum(math.prod(leaf.shape[len(leading) :]) for leaf in _floating(z))
-    nothing = jnp.zeros((*leading, num_units), bool)
-    passes, _ = lax.scan(read_by, nothing, jnp.eye(packing.num, dtype=packing.dtype))
+    no_unit = jnp.zeros((*leading, num_units), bool)
+    passes, _ = lax.scan(add_coordinate, no_unit, jnp.eye(flat.size, dtype=flat.dtype))
     return zero_masked(run.steps.mask, (~passes).mean(-1, dtype=jnp.float32))
 
 

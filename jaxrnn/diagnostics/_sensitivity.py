@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.diagnostics._norms import norm
-from jaxrnn.diagnostics._observe import Run, observe, time_back
+from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Model
 
 
 def input_sensitivity(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -30,29 +30,26 @@ def input_sensitivity(
 
         Sₜₖ = ‖∂yₜ / ∂xₖ‖  (Frobenius)
 
-    A row shows what the output of step t has kept, a column for how long input k is heard. A masked
-    step neither speaks nor is heard, and nothing passes a reset. Of a layer that is not causal the
-    upper triangle is not zero. Rows of a batch must not see each other. Costs T · H backward
-    passes, H of them at a time; for long sequences take `last_output_sensitivity`.
+    A row shows what the output of step t has kept, a column how long input k has an effect. Masked
+    steps have zero rows and columns, and nothing crosses a reset. For a layer that is not causal
+    the upper triangle is not zero. The rows of a batch must not depend on each other. Costs T · H
+    backward passes, H of them at a time; for long sequences use `last_output_sensitivity`.
 
     Args:
-        model: What to run.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
-            tokens run what follows the embedding on what that returns.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask and reset are `[T, ...]`, the result is `[T, T, ...]`.
-        key: Randomness; None is the deterministic model.
+        model: the cell or layer to run.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`; those in floating leaves count. For tokens, run
+            the layers after the embedding on its outputs.
+        carry, mask, reset, time_major, key: as in `unroll`; the result is `[T, T, ...]` with
+            time_major.
 
     Returns:
-        `[..., T, T]`: of an output (row) to an input (column).
+        `[..., T, T]`; a row is an output, a column an input.
 
     Raises:
         ValueError: Shapes disagree, or a layer that is not causal is given a carry.
-        TypeError: No leaf of `xs` is floating, or something is of another kind, class of tree or
-            dtype than expected.
+        TypeError: No leaf of `xs` is floating, or an argument has the wrong type, tree structure or
+            dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -63,22 +60,12 @@ def input_sensitivity(
                [0.25 , 0.5  , 0.   ],
                [0.125, 0.25 , 0.5  ]], dtype=float32)
     """
-    rows = observe(
-        model,
-        params,
-        xs,
-        _every_row,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-        key=key,
-    )
+    rows = observe(_every_row, (), model, params, xs, carry, mask, reset, time_major, key)
     return rows if time_major else jnp.moveaxis(rows, (0, 1), (-2, -1))
 
 
 def last_output_sensitivity(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -92,27 +79,23 @@ def last_output_sensitivity(
 
         Sₖ = ‖∂y_last / ∂xₖ‖  (Frobenius)
 
-    At the first real step, first to last, it is the reach over the whole sequence. Costs H backward
+    Its entry at the first real step is the dependence across the whole sequence. Costs H backward
     passes at once.
 
     Args:
-        model: What to run.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
-            tokens run what follows the embedding on what that returns.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
-        key: Randomness; None is the deterministic model.
+        model: the cell or layer to run.
+        params: its parameters.
+        xs: inputs, as in `input_sensitivity`.
+        carry, mask, reset, time_major, key: as in `unroll`; the result is `[T, ...]` with
+            time_major.
 
     Returns:
         `[..., T]`; zeros for a row without a real step.
 
     Raises:
         ValueError: Shapes disagree, or a layer that is not causal is given a carry.
-        TypeError: No leaf of `xs` is floating, or something is of another kind, class of tree or
-            dtype than expected.
+        TypeError: No leaf of `xs` is floating, or an argument has the wrong type, tree structure or
+            dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -121,22 +104,12 @@ def last_output_sensitivity(
         >>> last_output_sensitivity(cell, params, jnp.ones((4, 1)), mask=jnp.array([1, 1, 1, 0]))
         Array([0.125, 0.25 , 0.5  , 0.   ], dtype=float32)
     """
-    row = observe(
-        model,
-        params,
-        xs,
-        _last_row,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-        key=key,
-    )
-    return time_back(row, 0, time_major)
+    row = observe(_last_row, (), model, params, xs, carry, mask, reset, time_major, key)
+    return row if time_major else jnp.moveaxis(row, 0, -1)
 
 
 def memory_horizon(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -147,34 +120,30 @@ def memory_horizon(
     time_major: bool = False,
     key: Any = None,
 ) -> jax.Array:
-    """How many steps back the last real output hears its inputs.
+    """How many steps back the last real output depends on its inputs.
 
         max { m : S₋ₘ >= threshold · maxₖ Sₖ },  S₋ₘ the sensitivity to the input m steps before
 
-    With the threshold 1 / e an exponential average with decay exp(-1 / τ) has the horizon τ,
-    rounded down. Steps are real ones: padding does not age. No horizon is longer than the sequence
-    it was measured on, so one near T - 1 means T is too short to see it.
+    With the threshold 1 / e, an exponential average with decay exp(-1 / τ) has the horizon τ,
+    rounded down. Only real steps are counted. A horizon cannot exceed the sequence it is measured
+    on: a value near T - 1 means that T is too short.
 
     Args:
-        model: What to run.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
-            tokens run what follows the embedding on what that returns.
-        threshold: The share of the largest sensitivity that still counts, in (0, 1].
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask and reset are `[T, ...]`.
-        key: Randomness; None is the deterministic model.
+        model: the cell or layer to run.
+        params: its parameters.
+        xs: inputs, as in `input_sensitivity`.
+        threshold: share of the largest sensitivity that still counts, in (0, 1].
+        carry, mask, reset, time_major, key: as in `unroll`.
 
     Returns:
-        `[...]`, floating; NaN for a row whose last output depends on no input, or on one as NaN.
+        `[...]`, floating; NaN for a row whose last output depends on no input, or where a
+        sensitivity is NaN.
 
     Raises:
         ValueError: `threshold` is not in (0, 1], shapes disagree, or a layer that is not causal is
             given a carry.
-        TypeError: No leaf of `xs` is floating, or something is of another kind, class of tree or
-            dtype than expected.
+        TypeError: No leaf of `xs` is floating, or an argument has the wrong type, tree structure or
+            dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -185,24 +154,14 @@ def memory_horizon(
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1], got {threshold}.")
-    return observe(
-        model,
-        params,
-        xs,
-        _horizon,
-        threshold,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-        key=key,
-    )
+    options = (threshold,)
+    return observe(_horizon, options, model, params, xs, carry, mask, reset, time_major, key)
 
 
 def _horizon(run, threshold):
     row, left = _last_row(run), _steps_left(run)
-    heard = (row >= threshold * row.max(0)) & (row > 0)
-    lags = jnp.where(heard, left - 1, -1).max(0, initial=-1)
+    counts = (row >= threshold * row.max(0)) & (row > 0)
+    lags = jnp.where(counts, left - 1, -1).max(0, initial=-1)
     known = (lags >= 0) & ~jnp.isnan(row).any(0)
     return jnp.where(known, lags.astype(row.dtype), jnp.nan)
 
@@ -222,7 +181,7 @@ def _last_row(run):
 
 
 def _pull_back(run: Run):
-    """`speaking -> [T, *batch]`, the sensitivity of those outputs, one at most in each row."""
+    """`chosen -> [T, *batch]`: the sensitivity of the chosen outputs, at most one in each row."""
     xs = in_compute_dtype(run.params, run.steps.xs)
     num_leading = _real(run).ndim
     leaves, tree = jax.tree.flatten(xs)
@@ -230,13 +189,14 @@ def _pull_back(run: Run):
     if not any(floating):
         raise TypeError(
             "xs must have a floating leaf to be sensitive to, "
-            f"got {[str(leaf.dtype) for leaf in leaves]}: run what follows the embedding."
+            f"got {[str(leaf.dtype) for leaf in leaves]}: run the layers after the embedding."
         )
 
     def outputs(inputs):
         inputs = iter(inputs)
-        own = [next(inputs) if use else leaf for use, leaf in zip(floating, leaves, strict=True)]
-        xs = zero_masked(run.steps.mask, tree.unflatten(own))
+        used = [next(inputs) if use else leaf for use, leaf in zip(floating, leaves, strict=True)]
+        # Zeroed inside the differentiated function, so that masked inputs have zero sensitivity.
+        xs = zero_masked(run.steps.mask, tree.unflatten(used))
         steps = run.steps._replace(xs=xs)
         ys = run.layer.unroll(run.params, run.carry, steps, run.key).outputs
         return _flat(ys, num_leading)
@@ -244,11 +204,12 @@ def _pull_back(run: Run):
     inputs = [leaf for use, leaf in zip(floating, leaves, strict=True) if use]
     ys, pull = jax.vjp(outputs, inputs)
 
-    def norms(speaking):
-        def of_unit(unit):
-            return _flat(pull(speaking[..., None] * unit)[0], num_leading)
+    def norms(chosen):
+        # One pull-back serves all rows of a batch, since they do not depend on each other.
+        def slopes_of(unit):
+            return _flat(pull(chosen[..., None] * unit)[0], num_leading)
 
-        slopes = jax.vmap(of_unit, out_axes=-1)(jnp.eye(ys.shape[-1], dtype=ys.dtype))
+        slopes = jax.vmap(slopes_of, out_axes=-1)(jnp.eye(ys.shape[-1], dtype=ys.dtype))
         return norm(slopes, num_leading)
 
     return norms
@@ -262,11 +223,11 @@ def _real(run):
 
 
 def _steps_left(run):
-    """int32 `[T, *batch]`: how many real steps there are from here on."""
+    """int32 `[T, *batch]`: the number of real steps from here on, this one included."""
     return lax.cumsum(_real(run).astype(jnp.int32), reverse=True)
 
 
 def _flat(tree, num_leading):
-    """The leaves of a tree side by side, `[T, *batch, M]`."""
+    """The leaves of a tree as one array `[T, *batch, M]`."""
     leaves = [leaf.reshape(*leaf.shape[:num_leading], -1) for leaf in jax.tree.leaves(tree)]
     return jnp.concatenate(leaves, axis=-1)

@@ -1,9 +1,9 @@
 """Singular values of long products of Jacobians, as logarithms.
 
-The product is kept as W diag(exp(logs)) Vᵀ with orthonormal columns in W; V does not matter.
-Multiplied by the next Jacobian the columns are no longer orthogonal, and Jacobi rotations of pairs
-make them so again. A pair is rotated knowing only the ratio of its scales, which may underflow to
-0 without harm (the rotation is then a step of Gram and Schmidt), so singular values of
+The product is kept as W diag(exp(logs)) Vᵀ with orthonormal columns in W; V is not needed. After
+multiplication by the next Jacobian the columns are no longer orthogonal, and Jacobi rotations of
+pairs restore that. The rotation of a pair depends only on the ratio of its two scales. That ratio
+may underflow to 0 without harm (the rotation is then a Gram-Schmidt step), so singular values of
 every size keep their digits.
 """
 
@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxrnn.diagnostics._flat_carry import advance_with_jacobian, vectors
-from jaxrnn.diagnostics._observe import each_step, observe, time_back
+from jaxrnn.diagnostics._jacobians import advance_with_jacobian, flat_carry
+from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine.masking import select
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Model
 
 _MOST_SWEEPS = 40
 
 
 def jacobian_spectrum(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -39,19 +39,16 @@ def jacobian_spectrum(
 
     The largest says how far a gradient can explode on its way from t to k, the smallest how far it
     must vanish. As logarithms they neither over- nor underflow, whatever the length. A masked
-    step multiplies by I. A reset cuts the product: everything behind it is -inf. Where a Jacobian
-    is singular to rounding, values are -inf too, or what rounding leaves of them. Every step
-    takes a singular value decomposition of its own, O(N³) each: seconds for N = 64 and T = 200.
+    step multiplies by I. A reset cuts the product: every value after it is -inf. Where a Jacobian
+    is singular to rounding, values are -inf too, or very small. Every step takes a singular value
+    decomposition, O(N³) each: seconds for N = 64 and T = 200.
 
     Args:
-        model: What to run; a layer must be causal.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`.
+        model: the cell or layer to run; a layer must be causal.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`.
         start: k, the number of steps before the product starts; 0 is the carry given.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`.
-        reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
+        carry, mask, reset, time_major: as in `unroll`; the result is `[T, ...]` with time_major.
 
     Returns:
         `[..., T, N]`, the largest first, 0 for the `start` steps before the product. N is the
@@ -60,8 +57,8 @@ def jacobian_spectrum(
 
     Raises:
         ValueError: `start` is negative, the layer is not causal, or shapes disagree.
-        TypeError: The carry holds no floating numbers, or something is of another kind, class of
-            tree or dtype than expected.
+        TypeError: The carry holds no floating numbers, or an argument has the wrong type, tree
+            structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -73,44 +70,35 @@ def jacobian_spectrum(
     """
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise ValueError(f"start must be an int of at least 0, got {start!r}.")
-    logs = observe(
-        model,
-        params,
-        xs,
-        _spectra,
-        start,
-        carry=carry,
-        mask=mask,
-        reset=reset,
-        time_major=time_major,
-    )
-    return time_back(logs, 1, time_major)
+    logs = observe(_spectra, (start,), model, params, xs, carry, mask, reset, time_major)
+    return logs if time_major else jnp.moveaxis(logs, 0, -2)
 
 
 def _spectra(run, start):
-    packing = vectors(run)
-    batch_shape = packing.pack(run.carry).shape[:-1]
+    flat = flat_carry(run)
+    batch_shape = flat.pack(run.carry).shape[:-1]
 
-    def advance(state, inputs):
+    def advance(state, step):
         carry, frame, logs, index = state
-        carry, jacobian = advance_with_jacobian(run, packing, carry, inputs)
-        _, mask, _ = inputs
+        carry, jacobian = advance_with_jacobian(run, flat, carry, step)
         moves = jnp.broadcast_to(index >= start, batch_shape)
-        moves = moves if mask is None else moves & mask
+        moves = moves if step.mask is None else moves & step.mask
         product = orthogonal_columns(jacobian @ frame, logs)
         frame, logs = select(moves, product, (frame, logs))
         return (carry, frame, logs, index + 1), -jnp.sort(-logs, axis=-1)
 
-    num = packing.num
-    frame = jnp.broadcast_to(jnp.eye(num, dtype=packing.dtype), (*batch_shape, num, num))
-    logs = jnp.zeros((*batch_shape, num), packing.dtype)
-    return each_step(advance, (run.carry, frame, logs, 0), run)[1]
+    num = flat.size
+    frame = jnp.broadcast_to(jnp.eye(num, dtype=flat.dtype), (*batch_shape, num, num))
+    logs = jnp.zeros((*batch_shape, num), flat.dtype)
+    return lax.scan(advance, (run.carry, frame, logs, 0), run.steps)[1]
 
 
 def orthogonal_columns(columns: jax.Array, logs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The singular value decomposition of columns · diag(exp(logs)), without its right factor.
 
-    One-sided Jacobi (Hestenes 1958) in an order of pairs that rotates N / 2 of them at once.
+    One-sided Jacobi (Hestenes 1958), which rotates disjoint pairs of columns until all are
+    orthogonal. A sweep lets every column meet every other in K - 1 rounds of K / 2 pairs, and the
+    pairs of a round are rotated at once.
 
     Args:
         columns: `[..., N, K]`.
@@ -122,30 +110,32 @@ def orthogonal_columns(columns: jax.Array, logs: jax.Array) -> tuple[jax.Array, 
     """
     num, batch_ndim = columns.shape[-1], columns.ndim - 2
     even = num + num % 2
+    # Columns are kept as rows, and an odd number of them gets one more, of zeros.
     rows = _normal(
         jnp.pad(jnp.swapaxes(columns, -1, -2), [(0, 0)] * batch_ndim + [(0, even - num), (0, 0)]),
         jnp.pad(logs, [(0, 0)] * batch_ndim + [(0, even - num)], constant_values=-jnp.inf),
     )
-    circle = _circle(even)
+    next_round = _next_round(even)
     tolerance = max(10, columns.shape[-2]) * jnp.finfo(columns.dtype).eps
-    least = rows[1] + jnp.log(tolerance).astype(columns.dtype)
+    rounding = rows[1] + jnp.log(tolerance).astype(columns.dtype)
 
-    def meet(_, state):
-        rows, least, worst = state
+    def rotate_round(_, state):
+        rows, rounding, worst = state
         vectors, logs, cosine = _rotate_pairs(*rows)
-        # What has cancelled to rounding has no direction; kept, it would be rotated for ever.
-        alive = logs >= least
+        # A column that has cancelled to rounding has no direction: it would be rotated for ever.
+        alive = logs >= rounding
         rows = jnp.where(alive[..., None], vectors, 0), jnp.where(alive, logs, -jnp.inf)
-        rows, least = jax.tree.map(place, (rows, least))
-        return rows, least, jnp.maximum(worst, cosine)
+        rows, rounding = jax.tree.map(reordered, (rows, rounding))
+        return rows, rounding, jnp.maximum(worst, cosine)
 
-    def place(leaf):
-        return jnp.take(leaf, circle, axis=batch_ndim)
+    def reordered(leaf):
+        return jnp.take(leaf, next_round, axis=batch_ndim)
 
     def sweep(state):
         rows, _, sweeps = state
-        nothing = jnp.zeros_like(rows[1][..., 0])
-        rows, _, worst = lax.fori_loop(0, even - 1, meet, (rows, least, nothing))
+        no_cosine = jnp.zeros_like(rows[1][..., 0])
+        # After even - 1 rounds the rows are back in their order, so `rounding` fits them again.
+        rows, _, worst = lax.fori_loop(0, even - 1, rotate_round, (rows, rounding, no_cosine))
         return rows, worst, sweeps + 1
 
     def unfinished(state):
@@ -158,7 +148,12 @@ def orthogonal_columns(columns: jax.Array, logs: jax.Array) -> tuple[jax.Array, 
 
 
 def _rotate_pairs(vectors, logs):
-    """Rotates row i of the first half with row i of the second; the largest |cos| there was."""
+    """Rotates row i of the first half with row i of the second; returns the largest |cos| too.
+
+    For unit vectors b, s of scales β >= σ, ratio = σ / β and cosine = b · s, the rotation by
+    tan φ = ratio · slope makes β b and σ s orthogonal. `slope` is found without dividing by the
+    ratio: for ratio = 0 it is the cosine, and s - slope b is the Gram-Schmidt step.
+    """
     half = logs.shape[-1] // 2
     larger = (logs[..., :half] >= logs[..., half:])[..., None]
     first, second = vectors[..., :half, :], vectors[..., half:, :]
@@ -171,10 +166,10 @@ def _rotate_pairs(vectors, logs):
     bottom = gap + jnp.sqrt(gap**2 + (2 * ratio * cosine) ** 2)
     slope = jnp.where(bottom > 0, 2 * cosine / jnp.where(bottom > 0, bottom, 1), 0)
     shrink = 1 / jnp.sqrt(1 + (ratio * slope) ** 2)
-    turned = shrink[..., None] * (big + (ratio**2 * slope)[..., None] * small)
+    new_big = shrink[..., None] * (big + (ratio**2 * slope)[..., None] * small)
     small, log_small = _normal(shrink[..., None] * (small - slope[..., None] * big), log_small)
-    big, log_big = _normal(turned, log_big)
-    # Every row stays in its place: the order of pairs is one of places.
+    big, log_big = _normal(new_big, log_big)
+    # Every row keeps its position, since the order of the pairs is one of positions.
     rows = jnp.where(larger, big, small), jnp.where(larger, small, big)
     larger = larger[..., 0]
     logs = jnp.where(larger, log_big, log_small), jnp.where(larger, log_small, log_big)
@@ -182,7 +177,7 @@ def _rotate_pairs(vectors, logs):
 
 
 def _normal(vectors, logs):
-    """The rows with norm 1, or 0, and their norms in the logarithms."""
+    """The rows scaled to norm 1 (or 0), with their norms moved into the logarithms."""
     largest = jnp.abs(vectors).max(-1, keepdims=True)
     scaled = vectors / jnp.where(largest > 0, largest, 1)
     norm = jnp.sqrt((scaled**2).sum(-1, keepdims=True))
@@ -190,8 +185,11 @@ def _normal(vectors, logs):
     return unit, logs + (jnp.log(norm) + jnp.log(largest))[..., 0]
 
 
-def _circle(num: int) -> np.ndarray:
-    """The permutation after which all pairs have met in num - 1 rounds: one row stays put."""
+def _next_round(num: int) -> np.ndarray:
+    """The permutation between two rounds: the circle method of a round-robin tournament.
+
+    The first row stays where it is and the others rotate, so all pairs meet in num - 1 rounds.
+    """
     half = num // 2
     top, bottom = list(range(half)), list(range(half, num))
     return np.array([top[0], *bottom[:1], *top[1:-1], *bottom[1:], *top[-1:]][:num])

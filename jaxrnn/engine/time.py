@@ -1,4 +1,4 @@
-"""Reading a sequence from its end."""
+"""The time axis: moving it, and reading a sequence from its end."""
 
 from typing import Any
 
@@ -6,6 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.types import Layer, Rollout, Steps
+
+
+def time_first(tree: Any, axis: int) -> Any:
+    """Moves the time axis of every leaf from `axis` to the front."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), tree)
+
+
+def time_back(tree: Any, axis: int) -> Any:
+    """Moves the time axis of every leaf from the front to `axis`."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), tree)
 
 
 def flip(tree: Any) -> Any:

@@ -16,7 +16,7 @@ from jaxrnn.engine.keys import checked_key, fold_in
 from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.time import backwards
+from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.types import Cell, Evaluator, Layer, Model, Rollout
 
 
@@ -191,13 +191,13 @@ def carries(
 def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
     layer = recurrent(model, evaluator) if isinstance(model, Cell) else model
     layer = backwards(layer) if reverse else layer
-    steps = _time_first(steps, time_axis)
+    steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
     rollout = layer.unroll(params, carry, _without_padding(steps), key)
     dtype = _real_dtype(steps.xs)
     outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
     outputs = zero_masked(steps.mask, outputs)
-    return rollout._replace(outputs=_time_back(outputs, time_axis))
+    return rollout._replace(outputs=time_back(outputs, time_axis))
 
 
 def _run_carries(model, time_axis, params, carry, steps, key):
@@ -205,10 +205,10 @@ def _run_carries(model, time_axis, params, carry, steps, key):
         layer = recurrent(model._replace(emit=_emit_carry))
     else:
         layer = _emitting_carry(model)
-    steps = _time_first(steps, time_axis)
+    steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
     rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    return _time_back(rollout.outputs, time_axis)
+    return time_back(rollout.outputs, time_axis)
 
 
 def _start(layer, params, carry, steps, key):
@@ -246,14 +246,6 @@ def _emitting_carry(layer: Layer) -> Layer:
         return Rollout(carry, outputs)
 
     return layer._replace(unroll=unroll)
-
-
-def _time_first(tree, time_axis):
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, time_axis, 0), tree)
-
-
-def _time_back(tree, time_axis):
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, time_axis), tree)
 
 
 def _real_dtype(xs):

@@ -1,4 +1,4 @@
-"""Generation: sequences that read the truth, their own outputs, or a mixture of both."""
+"""Generation: models that read the true sequence, their own outputs, or a mixture of both."""
 
 from jaxrnn.generation._decoding import FreeRun as FreeRun
 from jaxrnn.generation._decoding import Generated as Generated

@@ -1,4 +1,4 @@
-"""Reading a prompt and then the own outputs: free running, and tokens until a stop token."""
+"""Continuing a prompt: `free_run`, and `generate` for tokens until a stop token."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,25 +7,25 @@ import jax.numpy as jnp
 
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
+from jaxrnn.engine.time import time_back
 from jaxrnn.generation._feedback import (
     Feed,
     as_data,
     checked_prompt,
+    feed_back,
     own_output,
     read_prompt,
-    run_on,
-    time_back,
 )
 from jaxrnn.generation._sampling import check_choice, next_token
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Model
 
 
 class FreeRun(NamedTuple):
-    """What a free run makes.
+    """The result of `free_run`.
 
     Attributes:
-        carry: After reading the prompt and all of `xs` but the last one.
-        outputs: `[..., N, C]`; each tells the element of `xs` beside it.
+        carry: the carry after reading the prompt and all of `xs` but the last one.
+        outputs: `[..., N, C]`; outputs[n] predicts xs[n].
         xs: `[..., N, D]`, what `feed` made of the outputs.
     """
 
@@ -35,13 +35,13 @@ class FreeRun(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """What `generate` makes.
+    """The result of `generate`.
 
     Attributes:
-        carry: After reading the prompt and all generated tokens but the last one of each row.
+        carry: the carry after reading the prompt and all generated tokens of a row but its last.
         tokens: `[..., N]`, `pad` where `mask` is False.
         mask: bool `[..., N]`, True where a token was generated, a stop token included.
-        stopped: bool `[...]`, True where a row ended by a stop token.
+        stopped: bool `[...]`, True where a row ended with a stop token.
     """
 
     carry: Any
@@ -51,7 +51,7 @@ class Generated(NamedTuple):
 
 
 def free_run(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     prompt: Any,
     num_steps: int,
@@ -62,32 +62,33 @@ def free_run(
     reset: Any = None,
     key: Any = None,
 ) -> FreeRun:
-    """Reads a prompt and then its own outputs.
+    """Runs a model on a prompt and then on its own outputs.
 
         y₀ = f(prompt),  xₙ = feed(yₙ),  yₙ₊₁ = f(prompt, x₀, …, xₙ)
 
-    Padding in the prompt changes nothing, on whichever side. To go on, give
+    Padding in the prompt changes nothing, on whichever side it is. To continue, pass
     `prompt=result.xs[..., -1:, :]` and `carry=result.carry`. A row whose prompt holds no real step
-    has nothing to go on from: its carry stays, its outputs and xs are zero.
+    cannot be continued: its carry does not change, and its outputs and xs are zero.
 
     Args:
-        model: What to run; causal, and without noise.
-        params: Its parameters.
-        prompt: A tree of arrays `[..., P, D]`, or `[..., P]` for tokens; P at least 1.
-        num_steps: N, how many outputs to make.
-        feed: As in `scheduled_sampling`.
-        carry: The carry in front of the prompt; None is the initial carry.
-        mask: `[..., P]`, True = real. None: all are.
-        reset: `[..., P]`, True = a new sequence starts. None: none does.
-        key: For `feed`, which gets one for every step; None gives it None.
+        model: the cell or layer to run; causal. It runs without noise.
+        params: its parameters.
+        prompt: a tree of arrays `[..., P, D]`, or `[..., P]` for tokens; P is at least 1.
+        num_steps: N, the number of outputs.
+        feed: as in `scheduled_sampling`.
+        carry: the carry before the prompt; None is the initial carry.
+        mask: `[..., P]`, True = real. None: all steps are real.
+        reset: `[..., P]`, True = a new sequence starts. None: no step does.
+        key: PRNG key for `feed`, which gets a different one at every step; without one it gets
+            None.
 
     Returns:
         `FreeRun(carry, outputs [..., N, C], xs [..., N, D])`.
 
     Raises:
         ValueError: The layer is not causal, the prompt has no steps, `num_steps` is below 1,
-            shapes disagree, or `feed` gives another shape than x has.
-        TypeError: Something is of another kind or dtype than expected.
+            shapes disagree, or `feed` returns a shape other than that of x.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -101,13 +102,13 @@ def free_run(
 
 
 def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
-    at = read_prompt(model, params, carry, prompt, mask, reset)
-    made = run_on(model, params, at, num_steps, feed, key)
-    return FreeRun(made.carry, *time_back((made.ys, made.xs), at.known.ndim))
+    progress = read_prompt(model, params, carry, prompt, mask, reset)
+    rest = feed_back(model, params, progress, num_steps, feed, key)
+    return FreeRun(rest.carry, *time_back((rest.ys, rest.xs), progress.has_read.ndim))
 
 
 def generate(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     prompt: Any,
     num_steps: int,
@@ -122,31 +123,31 @@ def generate(
     reset: Any = None,
     key: Any = None,
 ) -> Generated:
-    """Reads a prompt of tokens and writes on, greedily or by draws.
+    """Continues a prompt of tokens, greedily or by sampling.
 
         tokenₙ ~ next_token(f(prompt, token₀, …, tokenₙ₋₁))
 
-    One scan of `num_steps`. A row that gave a stop token is masked from then on: its carry does
-    not change and its tokens are `pad`; so is a row whose prompt holds no real step. Padding in
-    the prompt changes nothing, on whichever side. To go on, give `prompt=result.tokens[..., -1:]`,
+    One scan of `num_steps`. A row is masked after a stop token: its carry does not change and its
+    tokens are `pad`. So is a row whose prompt holds no real step. Padding in the prompt changes
+    nothing, on whichever side it is. To continue, pass `prompt=result.tokens[..., -1:]`,
     `carry=result.carry` and `mask=result.mask[..., -1:] & ~result.stopped[..., None]`.
 
     Args:
-        model: What to run, from tokens to logits: `serial(embed(D), ..., dense(V))`,
+        model: the layer to run, from tokens to logits, such as `serial(embed(D), ..., dense(V))`;
             causal. It runs without noise.
-        params: Its parameters.
-        prompt: ints `[..., P]`, P at least 1; a start token where there is nothing else.
-        num_steps: N, how many tokens to make.
-        temperature: None is greedy; a number of at least 0 samples. Data, so is `top_p`:
-            another value does not compile again.
-        top_k: Sample from the k likeliest tokens.
-        top_p: Sample from the likeliest tokens that hold this probability, as `next_token`.
-        stop_token: The token, or tokens, that end a row.
-        pad: What stands behind the end.
-        carry: The carry in front of the prompt, an encoder's say; None is the initial carry.
-        mask: `[..., P]`, True = real. None: all are.
-        reset: `[..., P]`, True = a new sequence starts. None: none does.
-        key: To sample with; greedy needs none.
+        params: its parameters.
+        prompt: ints `[..., P]`, P is at least 1; a start token where there is nothing else.
+        num_steps: N, the number of tokens.
+        temperature: None is greedy; a number of at least 0 samples. It is data, like `top_p`: a
+            new value does not compile again.
+        top_k: number of likeliest tokens to sample from, as in `next_token`.
+        top_p: probability that the likeliest tokens to sample from must hold, as in `next_token`.
+        stop_token: the token or tokens that end a row.
+        pad: the token after the end of a row.
+        carry: the carry before the prompt, such as that of an encoder; None is the initial carry.
+        mask: `[..., P]`, True = real. None: all steps are real.
+        reset: `[..., P]`, True = a new sequence starts. None: no step does.
+        key: PRNG key for sampling; greedy choice needs none.
 
     Returns:
         `Generated(carry, tokens [..., N], mask [..., N], stopped [...])`, tokens in the dtype of
@@ -155,8 +156,8 @@ def generate(
     Raises:
         ValueError: The layer is not causal, there is no key to sample with, a value is out of its
             range, the prompt has no steps, or shapes disagree.
-        TypeError: The prompt holds no ints, the model gives no logits, or something is of another
-            kind than expected.
+        TypeError: The prompt does not hold ints, the model returns no logits, or an argument has
+            the wrong type.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -189,19 +190,19 @@ def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, res
     def is_last(token):
         return (token[..., None] == stops).any(-1)
 
-    at = read_prompt(model, params, carry, prompt, mask, reset)
-    made = run_on(model, params, at, num_steps, choose, key, is_last=is_last, blank=pad)
-    tokens, mask = time_back((made.xs, made.live), at.known.ndim)
-    return Generated(made.carry, tokens, mask, at.known & ~made.goes_on)
+    progress = read_prompt(model, params, carry, prompt, mask, reset)
+    rest = feed_back(model, params, progress, num_steps, choose, key, is_last=is_last, blank=pad)
+    tokens, mask = time_back((rest.xs, rest.live), progress.has_read.ndim)
+    return Generated(rest.carry, tokens, mask, progress.has_read & ~rest.goes_on)
 
 
 def _check_tokens(model, prompt):
     if model.num_feature_axes != 0:
         raise ValueError(
-            "model must read tokens, serial(embed(D), ...) say, to generate; the x of this "
+            "model must read tokens to generate, such as serial(embed(D), ...); the x of this "
             f"one has {model.num_feature_axes} feature axes. free_run takes any x."
         )
-    # -1 stands for logits that are NaN, and unsigned ints have none.
+    # -1 marks logits that are NaN, and unsigned ints have no -1.
     if not jnp.issubdtype(prompt.dtype, jnp.signedinteger):
         raise TypeError(f"prompt must be signed ints, got the dtype {prompt.dtype}.")
 

@@ -1,4 +1,4 @@
-"""How a generated sequence reads: what stands behind it, a prompt, and its own outputs."""
+"""The loop that feeds outputs back as inputs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,25 +16,37 @@ from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.sequences._pooling import last_valid
-from jaxrnn.types import Cell, Layer, Steps
+from jaxrnn.types import Model, Steps
 
 Feed = Callable[[Any, Any, Any], Any]
 """`(y, x, key) -> x`: the next input, from an output and the input that gave it."""
 
 
-class Reading(NamedTuple):
-    """Where rows stand: the carry, the last x they read, its y, and whether there is one yet."""
+class Progress(NamedTuple):
+    """How far each row has read.
+
+    Attributes:
+        carry: the carry after the last real step.
+        x: the input of that step.
+        y: its output.
+        has_read: bool `[*batch]`; where it is False, x and y mean nothing.
+    """
 
     carry: Any
     x: Any
     y: Any
-    known: Any
+    has_read: Any
 
 
 class Continuation(NamedTuple):
-    """What rows made, time first: `ys`, `xs`, and whether a row was `live`, `[N, *batch]`.
+    """The outputs of N steps of feeding back, time first.
 
-    `carry` has read all of xs but the last; `goes_on` `[*batch]` says which rows have no end.
+    Attributes:
+        carry: the carry after reading all of `xs` but the last.
+        ys: the outputs.
+        xs: the inputs that were made of them.
+        live: bool `[N, *batch]`, whether a row had not ended before this step.
+        goes_on: bool `[*batch]`, whether a row had not ended after the last step.
     """
 
     carry: Any
@@ -45,13 +57,13 @@ class Continuation(NamedTuple):
 
 
 def own_output(y: Any, x: Any, key: Any) -> Any:
-    """The feed that takes an output as the next input, x' = y."""
+    """The feed that uses an output as the next input, x' = y."""
     del x, key
     return y
 
 
 def as_data(feed: Feed) -> Partial:
-    """The feed as a tree, so that it goes through `jit` with what it holds."""
+    """The feed as a tree, so that the data of a `Partial` passes through `jit` as arrays."""
     if not callable(feed):
         raise TypeError(f"feed must be a function (y, x, key) -> x, got {feed!r}.")
     return feed if isinstance(feed, Partial) else Partial(feed)
@@ -61,13 +73,13 @@ def check_causal(model: Any) -> None:
     """Raises unless the record is a Cell or a causal Layer."""
     if not as_layer(model).causal:
         raise ValueError(
-            "model must be causal to generate: the outputs of this layer have seen "
+            "model must be causal to generate: the outputs of this layer depend on "
             "the steps that they would predict."
         )
 
 
 def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: Any) -> Steps:
-    """`(prompt, mask, reset)` as arrays for a model that can run on from them."""
+    """The prompt with its mask and resets as arrays, for a model that can continue from it."""
     check_causal(model)
     checks.positive(num_steps, "num_steps")
     prompt = checks.arrays(prompt, "prompt")
@@ -77,46 +89,45 @@ def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: An
     return Call.checked(model, prompt, mask, reset, time_major=False).steps
 
 
-def time_back(tree: Any, num_batch_axes: int) -> Any:
-    """Puts the time axis of every leaf behind the batch axes."""
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), tree)
+def next_input(feed: Feed, progress: Progress, key: Any, use: Any) -> Any:
+    """The input that `feed` makes of the last output.
+
+    Where `use` is False the result is discarded and `feed` gets zeros: a derivative that is not
+    finite at the old values would give NaN gradients even so.
+    """
+    y, x = zero_masked(use, (progress.y, progress.x))
+    new_x = checks.arrays(feed(y, x, key), "feed(y, x, key)")
+    checks.same_tree(new_x, progress.x, "feed(y, x, key)")
+    return new_x
 
 
-def fed(feed: Feed, at: Reading, key: Any, use: Any) -> Any:
-    """The input that `feed` makes of the last output; it sees zeros where `use` is False."""
-    y, x = zero_masked(use, (at.y, at.x))
-    made = checks.arrays(feed(y, x, key), "feed(y, x, key)")
-    checks.same_tree(made, at.x, "feed(y, x, key)")
-    return made
-
-
-def read(
-    model: Cell | Layer,
+def read_step(
+    model: Model,
     params: Any,
-    at: Reading,
+    progress: Progress,
     x: Any,
     mask: Any = None,
     reset: Any = None,
     key: Any = None,
-) -> Reading:
-    """One step further: masked rows stay where they are, a reset forgets what was read."""
-    carry, y = step(model, params, at.carry, x, mask=mask, reset=reset, key=key)
-    known = at.known if reset is None else at.known & ~reset
+) -> Progress:
+    """Reads one step: masked rows keep their progress, a reset forgets what was read."""
+    carry, y = step(model, params, progress.carry, x, mask=mask, reset=reset, key=key)
+    has_read = progress.has_read if reset is None else progress.has_read & ~reset
     if mask is None:
-        return Reading(carry, x, y, jnp.ones_like(known))
-    x, y = select(mask, (x, y), (at.x, at.y))
-    return Reading(carry, x, y, known | mask)
+        return Progress(carry, x, y, jnp.ones_like(has_read))
+    x, y = select(mask, (x, y), (progress.x, progress.y))
+    return Progress(carry, x, y, has_read | mask)
 
 
 def read_prompt(
-    model: Cell | Layer, params: Any, carry: Any, prompt: Any, mask: Any, reset: Any
-) -> Reading:
-    """Reads a whole prompt `[..., P, D]`, whatever side its padding is on."""
+    model: Model, params: Any, carry: Any, prompt: Any, mask: Any, reset: Any
+) -> Progress:
+    """Reads a whole prompt `[..., P, D]`, whichever side its padding is on."""
     leading = checks.leading_shape(prompt, model.num_feature_axes)
     rollout = unroll(model, params, prompt, carry=carry, mask=mask, reset=reset)
-    flags = jnp.ones(leading, bool) if mask is None else mask
-    x, y = last_valid((prompt, rollout.outputs), flags)
-    return Reading(rollout.carry, x, y, _has_read(flags, reset))
+    mask = jnp.ones(leading, bool) if mask is None else mask
+    x, y = last_valid((prompt, rollout.outputs), mask)
+    return Progress(rollout.carry, x, y, _has_read(mask, reset))
 
 
 def _has_read(mask, reset):
@@ -128,10 +139,10 @@ def _has_read(mask, reset):
     return mask.any(-1) & (last_real >= last_reset)
 
 
-def run_on(
-    model: Cell | Layer,
+def feed_back(
+    model: Model,
     params: Any,
-    at: Reading,
+    progress: Progress,
     num_steps: int,
     feed: Feed,
     key: Any = None,
@@ -139,36 +150,40 @@ def run_on(
     is_last: Callable[[Any], Any] | None = None,
     blank: Any = 0,
 ) -> Continuation:
-    """Feeds the outputs back, `num_steps` times in one scan.
+    """Feeds the outputs back `num_steps` times, in one scan.
+
+    The prompt has already produced the first output, so N outputs and N inputs take N - 1 steps of
+    the model. The last input is returned unread: whoever continues reads it first.
 
     Args:
-        model: What runs.
-        params: Its parameters.
-        at: Where the rows stand; one that has read nothing makes nothing.
+        model: the cell or layer to run.
+        params: its parameters.
+        progress: where the rows start; a row that has read nothing has ended already.
         num_steps: N, at least 1.
-        feed: What makes the next input.
-        key: For `feed`, folded with the number of the step.
+        feed: the function that makes the next input.
+        key: PRNG key for `feed`, folded with the number of the step.
         is_last: `x -> bool [*batch]`, whether a row ends with this x.
-        blank: What stands in xs behind the end.
+        blank: what `xs` holds after the end of a row.
 
     Returns:
         The Continuation.
     """
 
-    def make(at, live, index):
-        x = fed(feed, at, fold_in(key, index), live)
+    def emit(progress, live, index):
+        x = next_input(feed, progress, fold_in(key, index), live)
         goes_on = live if is_last is None else live & ~is_last(x)
         blanks = jax.tree.map(lambda leaf: jnp.full_like(leaf, blank), x)
-        return goes_on, (zero_masked(live, at.y), select(live, x, blanks), live)
+        return goes_on, (zero_masked(live, progress.y), select(live, x, blanks), live)
 
     def advance(state, index):
-        at, live, x = state
-        at = read(model, params, at, x, mask=live)
-        goes_on, made = make(at, live, index)
-        return (at, goes_on, made[1]), made
+        progress, live, x = state
+        progress = read_step(model, params, progress, x, mask=live)
+        goes_on, emitted = emit(progress, live, index)
+        return (progress, goes_on, emitted[1]), emitted
 
-    at = varying_like(at, (params, at, key))
-    live, first = make(at, at.known, 0)
-    (at, live, _), rest = lax.scan(advance, (at, live, first[1]), jnp.arange(1, num_steps))
-    ys, xs, lived = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, rest)
-    return Continuation(at.carry, ys, xs, lived, live)
+    progress = varying_like(progress, (params, progress, key))
+    goes_on, first = emit(progress, progress.has_read, 0)
+    state = progress, goes_on, first[1]
+    (progress, goes_on, _), rest = lax.scan(advance, state, jnp.arange(1, num_steps))
+    ys, xs, live = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, rest)
+    return Continuation(progress.carry, ys, xs, live, goes_on)

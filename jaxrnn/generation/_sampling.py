@@ -1,4 +1,4 @@
-"""From logits to tokens: the likeliest one, or a draw from what temperature and cuts leave."""
+"""From logits to tokens: the likeliest one, or a draw after temperature, top-k and top-p."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,31 +20,32 @@ def next_token(
     top_k: int | None = None,
     top_p: Any = None,
 ) -> jax.Array:
-    """Chooses a token from logits, greedily or by a draw.
+    """Chooses a token from logits, greedily or by sampling.
 
         greedy: argmax logits;  else token ~ softmax(logits / temperature) on the tokens kept
 
-    `top_k` keeps the k likeliest tokens (Fan et al. 2018, arXiv:1805.04833), of equal ones the
-    lower numbers. `top_p` then keeps the smallest set of the likeliest whose probability is at
-    least that (Holtzman et al. 2019, arXiv:1904.09751), never less than one. Both cut after the
-    temperature, and the draw of a key is the same number for a token whatever is cut, so
-    `top_k=1` is greedy and `top_p=1` is the plain draw.
+    `top_k` keeps the k likeliest tokens (Fan et al. 2018, arXiv:1805.04833), the lower numbers
+    where some are equal. `top_p`, nucleus sampling, then keeps the smallest set of the likeliest
+    tokens whose probability is at least that (Holtzman et al. 2019, arXiv:1904.09751), and always
+    one. Both are applied after the temperature. A key draws the same noise for a token whatever is
+    cut, so `top_k=1` is greedy and `top_p=1` is plain sampling.
 
     Args:
         logits: `[..., V]`; -inf forbids a token.
-        key: For the draw; greedy choice needs none.
-        temperature: A number of at least 0, which may be traced; None is greedy. 0 is the limit,
+        key: PRNG key for sampling; greedy choice needs none.
+        temperature: a number of at least 0, which may be traced; None is greedy. 0 is the limit,
             a draw among the likeliest.
-        top_k: How many tokens are kept, 1 ... V; None keeps all.
-        top_p: A probability in (0, 1], which may be traced; None keeps all.
+        top_k: number of tokens to keep, 1 ... V; None keeps all.
+        top_p: a probability in (0, 1], which may be traced; None keeps all.
 
     Returns:
-        int32 `[...]`; -1, which is no token, where the logits hold NaN.
+        int32 `[...]`; -1, which is not a token, where the logits hold NaN.
 
     Raises:
-        TypeError: The logits are not floating, `top_k` is no int, or a number is none.
-        ValueError: There is no key to sample with, a value lies outside of its range (when
-            concrete), or a cut is given without a temperature.
+        TypeError: The logits are not floating, `top_k` is not an int, or `temperature` or `top_p`
+            is not a number.
+        ValueError: There is no key to sample with, a concrete value is out of its range, or
+            `top_k` or `top_p` is given without a temperature.
 
     Example:
         >>> logits = jnp.log(jnp.array([0.5, 0.3, 0.2]))
@@ -60,7 +61,7 @@ def next_token(
     if temperature is None:
         token = jnp.argmax(logits, axis=-1)
     else:
-        scaled = _cooled(logits, temperature)
+        scaled = _at_temperature(logits, temperature)
         if top_k is not None or top_p is not None:
             scaled = jnp.where(_kept(scaled, top_k, top_p), scaled, -jnp.inf)
         token = jax.random.categorical(drawing_key(key, "next_token"), scaled)
@@ -68,12 +69,12 @@ def next_token(
 
 
 def check_choice(key: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
-    """Raises unless the arguments of `next_token` say what to do."""
+    """Raises unless the arguments of `next_token` fit together."""
     if temperature is None:
         for name, value in {"top_k": top_k, "top_p": top_p}.items():
             if value is not None:
                 raise ValueError(
-                    f"temperature must be given to sample with {name}, 1.0 say; "
+                    f"temperature must be given to sample with {name}, 1.0 for example; "
                     f"got {name}={value!r} and temperature=None, which is greedy."
                 )
         return
@@ -89,7 +90,7 @@ def check_choice(key: Any, temperature: Any, top_k: Any, top_p: Any) -> None:
 
 
 def check_numbers(value: Any, name: str, expected: str, holds: Callable[[Any], Any]) -> None:
-    """Raises unless `value` is a number or numbers, and `holds` for all when they are concrete."""
+    """Raises unless `value` is numeric, and `holds` for all of its numbers when it is concrete."""
     known = concrete(value)
     dtype = value.dtype if known is None else known.dtype
     if not jnp.issubdtype(dtype, jnp.number):
@@ -112,26 +113,27 @@ def _checked_logits(logits):
     return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
-def _cooled(logits, temperature):
+def _at_temperature(logits, temperature):
     """logits / temperature up to a constant, and its limit at 0."""
     temperature = jnp.asarray(temperature, logits.dtype)
-    below = logits - logits.max(-1, keepdims=True)
-    cold = jnp.where(below == 0, 0, -jnp.inf)
-    return jnp.where(temperature > 0, below / jnp.where(temperature > 0, temperature, 1), cold)
+    relative = logits - logits.max(-1, keepdims=True)
+    limit = jnp.where(relative == 0, 0, -jnp.inf)
+    divisor = jnp.where(temperature > 0, temperature, 1)
+    return jnp.where(temperature > 0, relative / divisor, limit)
 
 
 def _kept(logits, top_k, top_p):
-    """Which tokens the cuts leave, in the order of the vocabulary."""
+    """Which tokens top_k and top_p keep, in the order of the vocabulary."""
     num_tokens = logits.shape[-1]
     top_k = num_tokens if top_k is None else top_k
     if top_k > num_tokens:
-        raise ValueError(f"top_k must be at most the {num_tokens} tokens there are, got {top_k}.")
+        raise ValueError(f"top_k must be at most the number of tokens {num_tokens}, got {top_k}.")
     values, tokens = jax.lax.top_k(logits, top_k)
     kept = jnp.ones(values.shape, bool)
     if top_p is not None:
         probabilities = jax.nn.softmax(values)
         likelier = jnp.cumsum(probabilities, axis=-1) - probabilities
-        # A sum that rounds to 1 early must not cut anything from the whole.
+        # The sum may round to 1 before the last tokens, and top_p = 1 must keep these too.
         kept = ((likelier < top_p) | (jnp.asarray(top_p) >= 1)).at[..., 0].set(True)
-    none = jnp.zeros(logits.shape, bool)
-    return jnp.put_along_axis(none, tokens, kept, axis=-1, inplace=False)
+    no_token = jnp.zeros(logits.shape, bool)
+    return jnp.put_along_axis(no_token, tokens, kept, axis=-1, inplace=False)

@@ -1,4 +1,4 @@
-"""Reading the truth, or a mixture of the truth and what the model made itself."""
+"""`teacher_forced` and `scheduled_sampling`: reading the truth, or a mixture with own outputs."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
 from jaxrnn.engine.masking import select, zero_masked
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.engine.unroll import unroll
 from jaxrnn.generation._feedback import (
     Feed,
-    Reading,
+    Progress,
     as_data,
     check_causal,
-    fed,
+    next_input,
     own_output,
-    read,
-    time_back,
+    read_step,
 )
 from jaxrnn.generation._sampling import check_numbers
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Model, Rollout
 
 
 def teacher_forced(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -40,25 +40,23 @@ def teacher_forced(
 
         yₜ = f(x₀, …, xₜ),  p(x) = Πₜ p(xₜ₊₁ | x₀, …, xₜ)
 
-    It is `unroll` for models that generate. A low loss here is no promise about `free_run`, where
-    the model reads its own errors (exposure bias): report both. The targets are `shift_targets`.
+    This is `unroll` for models that generate. A low loss here does not imply a good `free_run`,
+    where the model reads its own errors (exposure bias): report both. `shift_targets` makes the
+    targets.
 
     Args:
-        model: What to run; causal.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`, True = real. None: all are.
-        reset: `[..., T]`, True = x_t starts a new sequence. None: none does.
-        key: For the model's own noise; None is the deterministic model.
+        model: the cell or layer to run; causal.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
+        carry, mask, reset, key: as in `unroll`.
 
     Returns:
         The Rollout of `unroll`.
 
     Raises:
-        ValueError: The layer is not causal, so an output would have seen what it predicts; or
-            as `unroll`.
-        TypeError: As `unroll`.
+        ValueError: The layer is not causal, so an output would depend on what it predicts; or as
+            in `unroll`.
+        TypeError: As in `unroll`.
 
     Example:
         >>> import jaxrnn as jr
@@ -75,7 +73,7 @@ def teacher_forced(
 
 
 def scheduled_sampling(
-    model: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     rate: Any,
@@ -86,37 +84,35 @@ def scheduled_sampling(
     mask: Any = None,
     reset: Any = None,
 ) -> Rollout:
-    """Reads the truth at some steps and what the model made itself at the others.
+    """Runs a model on the truth at some steps and on its own outputs at the others.
 
         x'ₜ = oₜ ? feed(yₜ₋₁, x'ₜ₋₁) : xₜ,  oₜ ~ Bernoulli(rate);  yₜ = f(x'₀, …, x'ₜ)
 
     Bengio et al. 2015 (arXiv:1506.03099), whose ε is the share of truth, 1 - rate. The first real
-    step of a sequence reads the truth, having nothing else. Steps count as they are real: y_{t-1}
-    is the output of the last real step. Rate 0 is `teacher_forced`, rate 1 is `free_run`. One
-    scan; the rate is data, so a schedule compiles once.
+    step of a sequence always reads the truth. y_{t-1} is the output of the last real step. Rate 0
+    is `teacher_forced`, rate 1 is `free_run`. One scan; the rate is data, so a schedule compiles
+    once.
 
     Args:
-        model: What to run; causal. Its own noise is drawn anew for every step.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
-        rate: The probability of reading the own output, in [0, 1]: one number, or `[..., T]`.
-        key: For the choices, for `feed` and for the model's noise, each its own.
-        feed: `(y, x, key) -> x`, the next input from an output and the input that gave it, finite
-            at zeros, since it also sees those; `y` itself when left out. Gradients pass through
-            it where it has any. Keep the function: another one compiles again. What it needs as
-            data is an argument of a `jax.tree_util.Partial`.
-        carry: The carry to start from; None is the initial carry.
-        mask: `[..., T]`, True = real. None: all are.
-        reset: `[..., T]`, True = x_t starts a new sequence. None: none does.
+        model: the cell or layer to run; causal. Its own noise is drawn for every step.
+        params: its parameters.
+        xs: the true inputs, a tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
+        rate: probability of reading an own output, in [0, 1]: one number, or `[..., T]`.
+        key: PRNG key, split for the choices, for `feed` and for the model's noise.
+        feed: `(y, x, key) -> x`, the next input from an output and the input that gave it; by
+            default y itself. It must be finite at zeros, which it gets where its result is not
+            used. Gradients pass through it. Reuse one function, since a new one compiles again;
+            arrays that it needs are arguments of a `jax.tree_util.Partial`.
+        carry, mask, reset: as in `unroll`.
 
     Returns:
         Rollout with the carry after the last step, the outputs `[..., T, C]` (zero where masked),
         and as `info` the inputs that were read, a tree like `xs`, zero where masked.
 
     Raises:
-        ValueError: The layer is not causal, there is no key, a concrete rate lies outside of
-            [0, 1], shapes disagree, or `feed` gives another shape than x has.
-        TypeError: Something is of another kind or dtype than expected.
+        ValueError: The layer is not causal, there is no key, a concrete rate is not in [0, 1],
+            shapes disagree, or `feed` returns a shape other than that of x.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jaxrnn as jr
@@ -139,25 +135,27 @@ def _scheduled(model, params, steps, rate, key, feed, carry):
     leading = checks.leading_shape(steps.xs, model.num_feature_axes)
     axis = len(leading) - 1
     choice_key, feed_key, noise_key = split_key(key, 3)
-    own = jax.random.bernoulli(choice_key, rate, leading)
+    uses_output = jax.random.bernoulli(choice_key, rate, leading)
 
-    def advance(at, inputs):
-        index, own, (x, mask, reset) = inputs
-        own = own & (at.known if reset is None else at.known & ~reset)
-        x = select(own, fed(feed, at, fold_in(feed_key, index), own), x)
-        at = read(model, params, at, x, mask, reset, fold_in(noise_key, index))
-        return at, zero_masked(mask, (at.y, x))
+    def advance(progress, inputs):
+        index, uses_output, (x, mask, reset) = inputs
+        has_read = progress.has_read if reset is None else progress.has_read & ~reset
+        uses_output = uses_output & has_read
+        own_x = next_input(feed, progress, fold_in(feed_key, index), uses_output)
+        x = select(uses_output, own_x, x)
+        progress = read_step(model, params, progress, x, mask, reset, fold_in(noise_key, index))
+        return progress, zero_masked(mask, (progress.y, x))
 
     start = _nothing_read(model, params, carry, steps.xs, leading[:-1], axis)
     start = varying_like(start, (params, start, steps, key))
-    first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), (own, steps))
-    at, made = lax.scan(advance, start, (jnp.arange(leading[-1]), *first))
-    outputs, inputs = time_back(made, axis)
-    return Rollout(at.carry, outputs, inputs)
+    inputs = (jnp.arange(leading[-1]), *time_first((uses_output, steps), axis))
+    progress, results = lax.scan(advance, start, inputs)
+    outputs, inputs = time_back(results, axis)
+    return Rollout(progress.carry, outputs, inputs)
 
 
 def _nothing_read(model, params, carry, xs, batch_shape, axis):
-    """In front of the first step: zeros for the x and the y there are not."""
+    """The progress before the first step, with zeros for the missing x and y."""
     carry = model.initial_carry(params, batch_shape) if carry is None else carry
     ys = jax.eval_shape(lambda: unroll(model, params, xs, carry=carry).outputs)
 
@@ -165,7 +163,7 @@ def _nothing_read(model, params, carry, xs, batch_shape, axis):
         return jnp.zeros(leaf.shape[:axis] + leaf.shape[axis + 1 :], leaf.dtype)
 
     x, y = jax.tree.map(zeros, (xs, ys))
-    return Reading(carry, x, y, jnp.zeros(batch_shape, bool))
+    return Progress(carry, x, y, jnp.zeros(batch_shape, bool))
 
 
 def _checked_rate(rate, leading):

@@ -21,6 +21,7 @@ from jax import lax
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.newton.dense_scan import dense_scan
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
+from jaxrnn.engine.flat_carry import FlatCarry
 from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
@@ -73,7 +74,7 @@ class Newton(EvaluatorValue):
             return Sequential()(cell, params, carry, steps)
         step, data = _problem(cell, params, carry, steps)
         guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
-        carries = step.unpack(_at_solution(step, guess, data))
+        carries = step.flat.unpack(_at_solution(step, guess, data))
         frozen = lax.stop_gradient(data)
         residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
         info = NewtonInfo(iterations, residual, residual <= limit)
@@ -165,11 +166,10 @@ class _Step(NamedTuple):
     """The guarded step on carries packed into vectors; static, it closes over no array."""
 
     advance: Callable[..., Any]
-    pack: Callable[[Any], Any]
-    unpack: Callable[[Any], Any]
+    flat: FlatCarry
 
     def __call__(self, params, packed, inputs):
-        return self.pack(self.advance(params, self.unpack(packed), inputs))
+        return self.flat.pack(self.advance(params, self.flat.unpack(packed), inputs))
 
 
 class _Data(NamedTuple):
@@ -182,36 +182,25 @@ class _Data(NamedTuple):
 
 
 def _problem(cell, params, carry, steps):
-    like, tree = jax.tree.flatten(jax.eval_shape(cell.initial_carry, params))
-    if not like or not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in like):
+    like = jax.eval_shape(cell.initial_carry, params)
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(like)]
+    if not dtypes or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
         raise TypeError(
             "newton() needs a carry of real floating arrays, "
-            f"got {[str(leaf.dtype) for leaf in like]}: use sequential() or associative()."
+            f"got {[str(dtype) for dtype in dtypes]}: use sequential() or associative()."
         )
-    sizes = [leaf.size for leaf in like]
-    offsets = [sum(sizes[: index + 1]) for index in range(len(sizes) - 1)]
-
-    def pack(carry):
-        parts = zip(jax.tree.leaves(carry), like, strict=True)
-        flat = [leaf.reshape(*leaf.shape[: leaf.ndim - want.ndim], -1) for leaf, want in parts]
-        return jnp.concatenate(flat, axis=-1)
-
-    def unpack(packed):
-        parts = zip(jnp.split(packed, offsets, axis=-1), like, strict=True)
-        return tree.unflatten(
-            part.reshape(*part.shape[:-1], *want.shape).astype(want.dtype) for part, want in parts
-        )
+    flat = FlatCarry(like, jnp.result_type(*dtypes))
 
     def advance(params, carry, inputs):
         z, mask, reset = inputs
         initial = None if reset is None else cell.initial_carry(params, reset.shape)
         return guarded(cell, params, initial, carry, z, mask, reset)
 
-    first = pack(carry)
+    first = flat.pack(carry)
     num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
     inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset)
-    return _Step(advance, pack, unpack), _Data(params, first, inputs, fresh.at[0].set(True))
+    return _Step(advance, flat), _Data(params, first, inputs, fresh.at[0].set(True))
 
 
 def _with_leading(cell, params, xs, leading):
