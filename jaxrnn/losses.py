@@ -1,7 +1,7 @@
-"""Losses of single steps, and the three ways to reduce them. No reduction is a default.
+"""Losses of single steps, and three ways to reduce them. No reduction is a default.
 
-Masking comes before the mathematics: NaN in padding reaches neither values nor gradients, NaN in a
-real step stays visible. Everything is computed and returned in at least float32.
+Masked values are replaced before anything is computed: NaN in padding affects neither values nor
+gradients, and NaN in a real step stays visible. Results have at least float32.
 """
 
 import math
@@ -22,17 +22,17 @@ def sum_over_steps(losses: Any, mask: Any = None) -> jax.Array:
 
         Σ mₜ ℓₜ
 
-    With a mask that is True at the last real step alone this is a final-state objective.
+    With a mask that is True only at the last real step this is a final-state objective.
 
     Args:
         losses: `[..., T]`, floating or bool.
-        mask: `[..., T]`, True where a step counts; None: all do.
+        mask: `[..., T]`, True where a step counts. None: all steps do.
 
     Returns:
         A scalar, float32 or wider; 0 when no step counts.
 
     Raises:
-        TypeError: `losses` is neither floating nor bool, or the mask no array of flags.
+        TypeError: `losses` is neither floating nor bool, or the mask is not an array of flags.
         ValueError: The shapes differ, or `losses` has no time axis.
 
     Example:
@@ -50,15 +50,15 @@ def mean_over_steps(losses: Any, mask: Any = None, *, empty: Any = None) -> jax.
 
     Args:
         losses: `[..., T]`, floating or bool.
-        mask: `[..., T]`, True where a step counts; None: all do.
-        empty: The value when no step counts. None: there is none.
+        mask: `[..., T]`, True where a step counts. None: all steps do.
+        empty: the value when no step counts; None raises, or gives NaN if the mask is traced.
 
     Returns:
         A scalar, float32 or wider. Without a step that counts: `empty`, or NaN when the mask is
         traced and there is no `empty`; the gradient is zero.
 
     Raises:
-        TypeError: `losses` is neither floating nor bool, or the mask no array of flags.
+        TypeError: `losses` is neither floating nor bool, or the mask is not an array of flags.
         ValueError: The shapes differ, `losses` has no time axis, or no step counts, the mask is
             concrete and there is no `empty`.
 
@@ -82,19 +82,19 @@ def mean_over_sequences(losses: Any, mask: Any = None, *, empty: Any = None) -> 
 
         (1/B) Σ_b (Σₜ mₜ ℓₜ / Σₜ mₜ)
 
-    A sequence without a step that counts (length 0) has no mean, and B does not count it.
+    A sequence without a step that counts (length 0) has no mean and is left out of B.
 
     Args:
-        losses: `[..., T]`, floating or bool; without leading axes it is one sequence.
-        mask: `[..., T]`, True where a step counts; None: all do.
-        empty: The value when no step counts. None: there is none.
+        losses: `[..., T]`, floating or bool; without leading axes one sequence.
+        mask: `[..., T]`, True where a step counts. None: all steps do.
+        empty: the value when no step counts; None raises, or gives NaN if the mask is traced.
 
     Returns:
-        A scalar as of `mean_over_steps`.
+        A scalar, as in `mean_over_steps`.
 
     Raises:
-        TypeError: As `mean_over_steps`.
-        ValueError: As `mean_over_steps`.
+        TypeError: As in `mean_over_steps`.
+        ValueError: As in `mean_over_steps`.
 
     Example:
         A sequence of three steps and one of a single step; see `mean_over_steps`:
@@ -110,14 +110,14 @@ def mean_over_sequences(losses: Any, mask: Any = None, *, empty: Any = None) -> 
 
 
 def cross_entropy(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
-    """The cross-entropy of each step with one label.
+    """The cross-entropy of each step with a single label.
 
         ℓₜ = log Σ_c exp(logitsₜ[c]) − logitsₜ[labelₜ]
 
     Args:
         logits: `[..., T, C]`, floating.
         labels: ints `[..., T]` in 0 ... C - 1 where the mask is True.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         `[..., T]`, float32 or wider; 0 where masked, NaN where a traced label is out of range.
@@ -141,14 +141,15 @@ def cross_entropy(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
 
 
 def binary_cross_entropy(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
-    """The cross-entropy of each step with D yes-or-no labels, summed over them.
+    """The cross-entropy of each step with D binary labels, summed over them.
 
         ℓₜ = −Σ_d yₜ log σ(logitsₜ) + (1 − yₜ) log(1 − σ(logitsₜ))
 
     Args:
         logits: `[..., T, D]`, floating.
-        labels: `[..., T, D]`, bool, or in 0 ... 1 (probabilities too) where the mask is True.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        labels: `[..., T, D]`, bool, or in 0 ... 1 where the mask is True; probabilities are
+            allowed.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         `[..., T]`, float32 or wider; 0 where masked, NaN where a traced label is out of range.
@@ -178,7 +179,7 @@ def squared_error(predictions: Any, targets: Any, mask: Any = None) -> jax.Array
     Args:
         predictions: `[..., T, D]`, floating.
         targets: `[..., T, D]`, floating, ints or bool.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         `[..., T]`, float32 or wider; 0 where masked.
@@ -206,7 +207,7 @@ def gaussian_nll(means: Any, log_scales: Any, targets: Any, mask: Any = None) ->
         means: `[..., T, D]`, floating.
         log_scales: `[..., T, D]`, floating, the logarithm of the standard deviation.
         targets: `[..., T, D]`, floating, ints or bool.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         `[..., T]`, float32 or wider, in nats; 0 where masked.
@@ -243,7 +244,7 @@ def _check_not_empty(losses, mask, empty):
     flags = None if mask is None else concrete(mask)
     if losses.size == 0 or (flags is not None and not flags.any()):
         raise ValueError(
-            "mask must have a real step for a mean, got none: pass empty= to allow it."
+            "mask must have a real step for a mean, got none: pass empty= to allow that."
         )
 
 
@@ -270,7 +271,7 @@ def _as_predictions(mask, **predictions):
 def _as_labels(labels, mask, dtypes, shape, highest):
     array = _as_array(labels, "labels", dtypes, shape)
     _check_range(labels, mask, highest)
-    # At least 32 bits, because `highest` may be beyond what the labels' own dtype can hold.
+    # At least 32 bits, because the labels' own dtype may be too narrow for `highest`.
     return array.astype(jnp.result_type(array, jnp.int32))
 
 
@@ -285,7 +286,7 @@ def _as_array(values, name, dtypes, shape=None):
 
 
 def _check_range(labels, mask, highest):
-    """Checks the real labels, if they and the mask can be read."""
+    """Checks the labels of real steps, when labels and mask are concrete."""
     values = concrete(labels)
     flags = None if mask is None else concrete(mask)
     if values is None or (mask is not None and flags is None):

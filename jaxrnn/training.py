@@ -1,6 +1,6 @@
-"""Training steps as pure functions of a state; clipping, schedules and optimisers are optax's.
+"""Training steps as pure functions of a state; optax provides clipping, schedules and optimisers.
 
-The steps see a loss function and never a cell. They are not jitted, so that the caller decides
+A step depends on a loss function, never on a cell. It is not jitted, so that the caller decides
 about donation and sharding: `jax.jit(step, donate_argnums=0)`.
 """
 
@@ -25,11 +25,11 @@ _METRICS = ("loss", "gradient_norm", "recurrent_gradient_norm", "input_gradient_
 
 
 class TrainState(NamedTuple):
-    """What training carries from step to step.
+    """The state that training passes from step to step.
 
     Attributes:
-        params: The parameters.
-        opt_state: The optimiser's state.
+        params: the parameters.
+        opt_state: the state of the optimiser.
         step: int32, the number of updates made.
     """
 
@@ -42,8 +42,8 @@ class TrainState(NamedTuple):
         """The state before the first update.
 
         Args:
-            params: Initial parameters.
-            optimizer: The optimiser whose steps will be made.
+            params: the initial parameters.
+            optimizer: the optimiser that will make the updates.
 
         Returns:
             The state with `step` 0.
@@ -59,26 +59,27 @@ class TrainState(NamedTuple):
 def make_train_step(
     loss_fn: LossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
-    """A training step on independent sequences.
+    """Makes a training step on independent sequences.
 
         params ← params + optimizer(∇ loss_fn(params, batch, key))
 
-    For complex parameters ∇ is the way uphill, ∂/∂real + i ∂/∂imag; `jax.grad` gives its conjugate.
+    For complex parameters ∇ is the direction of steepest ascent, ∂/∂real + i ∂/∂imag; `jax.grad`
+    gives its conjugate.
 
     Args:
-        loss_fn: `(params, batch, key) -> (loss, metrics)`, a scalar and a dict of what else to
-            report. It passes `key` on to `unroll`; when the step got no key, `key` is a
+        loss_fn: `(params, batch, key) -> (loss, metrics)`, a scalar and a dict of further numbers
+            to report. It passes `key` on to `unroll`; when the step got no key, `key` is a
             `MissingKey`, with which a layer that draws noise raises. `split_key` splits either.
-        optimizer: Any optax transformation, clipping included.
-        model: The model whose parameters are trained, where it and not their classes declares what
-            they are for: see `parameter_labels`.
+        optimizer: any optax transformation, clipping included.
+        model: the model whose parameters are trained; needed only where the model, not the class of
+            its parameters, declares their roles: see `parameter_labels`.
 
     Returns:
-        `train_step(state, batch, key=None) -> (state, metrics)`. The metrics hold `loss`,
-        `gradient_norm` (global, of the gradient as it came, before any clipping),
-        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm),
-        `input_gradient_norm`, and those of `loss_fn`. A norm is left out when no parameter has its
-        label.
+        `train_step(state, batch, key=None) -> (state, metrics)`. The metrics are `loss`,
+        `gradient_norm` (the global norm of the gradient before any clipping),
+        `recurrent_gradient_norm` (of the parameters that `parameter_labels` calls recurrent or
+        ssm), `input_gradient_norm`, and those of `loss_fn`. A norm is left out when no parameter
+        has its label.
 
     Raises:
         TypeError: `loss_fn` does not return a real scalar and a dict, or `model` is not a record
@@ -118,29 +119,29 @@ def make_train_step(
 def make_tbptt_step(
     loss_fn: TBPTTLossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, Any, dict[str, Any]]]:
-    """A training step on one chunk of many streams: truncated backpropagation through time.
+    """Makes a step of truncated backpropagation through time, on one chunk of many streams.
 
         carryₙ₊₁ = loss_fn(params, detach(carryₙ), chunkₙ),  ∇ stops at the start of the chunk
 
     Row b of the carry belongs to row b of every chunk: a chunk must continue the streams of the
-    chunk before it, row by row (`sequences.batching.stream_batches` makes such chunks). A row whose
-    stream ends takes a new one by a `reset` flag at its first step, which `loss_fn` passes on to
-    `unroll` with the mask. Detaching keeps the carry's values: it is not resetting.
+    previous chunk, row by row (`stream_batches` makes such chunks). Where a stream ends, the row
+    starts a new one with a `reset` flag at its first step, which `loss_fn` passes on to `unroll`
+    with the mask. Detaching keeps the values of the carry; it does not reset them.
 
     Args:
         loss_fn: `(params, carry, batch, key) -> (loss, (carry, metrics))`.
-        optimizer: Any optax transformation.
-        model: As for `make_train_step`.
+        optimizer: any optax transformation.
+        model: as in `make_train_step`.
 
     Returns:
         `tbptt_step(state, carry, batch, key=None) -> (state, carry, metrics)`, metrics as in
         `make_train_step`.
 
     Raises:
-        TypeError: `loss_fn` returns something else, or a carry of another structure or dtype, or
-            `model` is not a record with roles.
-        ValueError: The carry comes back with another shape, a metric has a taken name, noise is
-            drawn without a key, or the roles of `model` do not fit the parameters.
+        TypeError: `loss_fn` does not return these, or returns a carry of another structure or
+            dtype, or `model` is not a record with roles.
+        ValueError: `loss_fn` returns a carry of another shape, a metric has a reserved name, noise
+            is drawn without a key, or the roles of `model` do not fit the parameters.
 
     Example:
         >>> import jaxrnn as jr
@@ -167,7 +168,9 @@ def make_tbptt_step(
 
     def tbptt_step(state, carry, batch, key=None):
         if carry is None:
-            raise TypeError("carry must be given, initial_carry(params, (B,)) at first, got None.")
+            raise TypeError(
+                "carry must be given, initial_carry(params, (B,)) for the first chunk, got None."
+            )
         key = MissingKey("tbptt_step") if key is None else key
         (loss, (carry, metrics)), gradients = jax.value_and_grad(checked, has_aux=True)(
             state.params, detach(carry), batch, key
@@ -181,21 +184,21 @@ def make_tbptt_step(
 def make_epoch_step(
     loss_fn: LossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
-    """Many training steps in one scan, so that one `jit` call runs a whole epoch.
+    """Makes many training steps in one scan, so that one `jit` call runs a whole epoch.
 
     Args:
-        loss_fn: As for `make_train_step`.
-        optimizer: Any optax transformation.
-        model: As for `make_train_step`.
+        loss_fn: as in `make_train_step`.
+        optimizer: any optax transformation.
+        model: as in `make_train_step`.
 
     Returns:
-        `epoch_step(state, batches, key=None) -> (state, metrics)`: `batches` is a tree like a
-        batch with a leading axis of N minibatches, taken in that order; each step has a key of
-        its own; the metrics have a leading axis N.
+        `epoch_step(state, batches, key=None) -> (state, metrics)`. `batches` is a tree like a batch
+        with a leading axis of N minibatches, which are used in that order; each step has its own
+        key; the metrics have a leading axis N.
 
     Raises:
-        TypeError: As `make_train_step`.
-        ValueError: As `make_train_step`.
+        TypeError: As in `make_train_step`.
+        ValueError: As in `make_train_step`, or `batches` do not have one leading axis.
 
     Example:
         >>> import jaxrnn as jr
@@ -234,7 +237,7 @@ def _num_batches(batches):
 
 
 def _updated(state, optimizer, gradients):
-    # jax.grad of a real loss by a complex number is the conjugate of the way uphill.
+    # jax.grad of a real loss by a complex number is the conjugate of the steepest ascent.
     gradients = jax.tree.map(jnp.conj, gradients)
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     return TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
@@ -266,5 +269,5 @@ def _extra(metrics):
         raise TypeError(f"loss_fn must return its metrics as a dict, got {type(metrics).__name__}.")
     taken = sorted(set(metrics) & set(_METRICS))
     if taken:
-        raise ValueError(f"the metrics of loss_fn must not be named {taken}: every step has those.")
+        raise ValueError(f"the metrics of loss_fn must not be named {taken}, which are reserved.")
     return metrics

@@ -1,4 +1,4 @@
-"""Data boundaries: masks, resets, packing, batches, targets, splits and pooling."""
+"""Sequence data: masks, resets, packing, batches, targets, splits and pooling."""
 
 from jaxrnn.sequences._batching import Batch as Batch
 from jaxrnn.sequences._batching import StreamBatch as StreamBatch

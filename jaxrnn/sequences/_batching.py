@@ -1,4 +1,4 @@
-"""Batches of few shapes from sequences of many lengths, as numpy on the host."""
+"""Batches of few shapes from sequences of many lengths, in numpy on the host."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,10 +13,10 @@ class Batch(NamedTuple):
     """Independent sequences, right-padded.
 
     Attributes:
-        xs: A tree of arrays `[B, T, ...]`, zeros on padding.
+        xs: a tree of arrays `[B, T, ...]`, zeros on padding.
         mask: bool `[B, T]`, True where a step is real.
         indices: int32 `[B]`, the index of each row's sequence in the list, -1 for a row that only
-            fills the batch. `indices >= 0` is the mask of a loss with one label a sequence.
+            fills the batch. `indices >= 0` is the mask for a loss with one label per sequence.
     """
 
     xs: Any
@@ -25,13 +25,13 @@ class Batch(NamedTuple):
 
 
 class StreamBatch(NamedTuple):
-    """One chunk of B streams; row b goes on where row b of the chunk before it ended.
+    """One chunk of B streams; row b continues where row b of the previous chunk ended.
 
     Attributes:
-        xs: A tree of arrays `[B, K, ...]`, zeros on padding.
+        xs: a tree of arrays `[B, K, ...]`, zeros on padding.
         mask: bool `[B, K]`, True where a step is real.
         reset: bool `[B, K]`, True at the first step of a stream.
-        indices: int32 `[B]`, the index of each row's stream in the list, -1 when none was left.
+        indices: int32 `[B]`, the index of each row's stream in the list, -1 when none is left.
     """
 
     xs: Any
@@ -50,27 +50,27 @@ def bucket_batches(
 ) -> Iterator[Batch]:
     """Batches sequences of similar length, so that little is padded and few shapes compile.
 
-    A sequence goes into the first bucket whose boundary is not below its length and is padded up
-    to that boundary. Every sequence comes exactly once; the last batch of a bucket is filled with
+    A sequence goes into the first bucket whose boundary is at least its length and is padded to
+    that boundary. Every sequence occurs exactly once; the last batch of a bucket is filled with
     masked rows, so a bucket has one shape.
 
     Args:
-        sequences: Trees of arrays `[T_i, ...]`, alike but for T_i; T_i = 0 is allowed.
+        sequences: trees of arrays `[T_i, ...]` that differ only in T_i; T_i = 0 is allowed.
         batch_size: B.
-        boundaries: The T of each bucket, rising; the last one not below the longest T_i.
-        num_buckets: Instead of `boundaries`: this many buckets of about as many sequences each,
-            fewer where lengths coincide.
-        generator: Shuffles the sequences within their bucket and the order of the batches; an int
-            is a seed. None: the order of the list, short buckets first.
+        boundaries: the T of each bucket, increasing; the last is at least the longest T_i.
+        num_buckets: instead of `boundaries`, the number of buckets of about equally many sequences;
+            there are fewer where lengths coincide.
+        generator: a generator, or an int as its seed, that shuffles the sequences within their
+            bucket and the order of the batches. None: the order of the list, short buckets first.
 
     Returns:
         An iterator of `Batch(xs, mask, indices)`.
 
     Raises:
-        TypeError: The trees or dtypes of two sequences differ, or a count is no int.
+        TypeError: The trees or dtypes of two sequences differ, or a count is not an int.
         ValueError: There is no sequence, one is longer than the last boundary, shapes differ, a
-            count is below 1, boundaries are no ints or do not rise, or not exactly one of
-            `boundaries` and `num_buckets` is given.
+            count is below 1, boundaries are not increasing ints, or not exactly one of `boundaries`
+            and `num_buckets` is given.
 
     Example:
         >>> sequences = [np.ones(length) for length in (2, 7, 3, 8, 1)]
@@ -105,24 +105,25 @@ def stream_batches(
 ) -> Iterator[StreamBatch]:
     """Cuts long streams into chunks for truncated backpropagation through time.
 
-    Row b of a chunk continues row b of the chunk before it, so the carry of one call is the carry
-    of the next. Where a stream ends inside a chunk the rest is masked, and the row takes the next
-    stream of the list with the next chunk, with `reset` at its first step. Every stream comes
-    exactly once; a stream of length 0 takes one chunk, all masked. When no stream is left a row
-    stays masked with the index -1 until the last stream ends.
+    Row b of a chunk continues row b of the previous chunk, so the final carry of one call starts
+    the next. Where a stream ends inside a chunk, the rest is masked, and the row starts the next
+    stream of the list in the next chunk, with `reset` at its first step. Every stream occurs
+    exactly once; a stream of length 0 takes one chunk, all masked. When no stream is left, a row
+    is masked and has the index -1 until the last stream ends.
 
     Args:
-        streams: Trees of arrays `[T_i, ...]`, alike but for T_i. Targets belong in the tree:
-            shifted before the cut, no chunk loses its last one.
+        streams: trees of arrays `[T_i, ...]` that differ only in T_i. Targets belong in the tree:
+            if they are shifted before the cut, no chunk loses its last one.
         batch_size: B.
         num_steps: K, the steps of a chunk.
-        generator: Shuffles the order of the streams; an int is a seed. None: that of the list.
+        generator: a generator, or an int as its seed, that shuffles the order of the streams. None:
+            the order of the list.
 
     Returns:
         An iterator of `StreamBatch(xs, mask, reset, indices)`.
 
     Raises:
-        TypeError: The trees or dtypes of two streams differ, or B or K is no int.
+        TypeError: The trees or dtypes of two streams differ, or B or K is not an int.
         ValueError: There is no stream, shapes differ, or B or K is below 1.
 
     Example:
@@ -150,30 +151,30 @@ def _batch(ragged: Ragged, members: np.ndarray, shape: tuple[int, int]) -> Batch
 
 
 def _stream(ragged, order, shape):
-    """One chunk after the other; `begun` is how far each row is in its stream."""
+    """The chunks in order; `offsets` says how far each row is in its stream."""
     batch_size, num_steps = shape
     waiting = list(order[::-1])
-    indices, begun = np.full(batch_size, -1, np.int32), np.zeros(batch_size, int)
+    indices, offsets = np.full(batch_size, -1, np.int32), np.zeros(batch_size, int)
     while True:
-        ended = (indices < 0) | (begun >= ragged.lengths[indices])
+        ended = (indices < 0) | (offsets >= ragged.lengths[indices])
         for row in np.flatnonzero(ended):
-            indices[row], begun[row] = (waiting.pop() if waiting else -1), 0
+            indices[row], offsets[row] = (waiting.pop() if waiting else -1), 0
         if (indices < 0).all():
             return
-        yield _chunk(ragged, indices, begun, shape)
-        begun += num_steps
+        yield _chunk(ragged, indices, offsets, shape)
+        offsets += num_steps
 
 
-def _chunk(ragged, indices, begun, shape):
+def _chunk(ragged, indices, offsets, shape):
     rows = np.flatnonzero(indices >= 0)
     leaves = [
-        [leaf[begun[row] : begun[row] + shape[1]] for leaf in ragged.leaves[indices[row]]]
+        [leaf[offsets[row] : offsets[row] + shape[1]] for leaf in ragged.leaves[indices[row]]]
         for row in rows
     ]
     xs = place_trees(leaves, ragged.structure, rows, np.zeros_like(rows), shape)
-    left = np.where(indices >= 0, ragged.lengths[indices] - begun, 0)
+    left = np.where(indices >= 0, ragged.lengths[indices] - offsets, 0)
     reset = np.zeros(shape, bool)
-    reset[rows, 0] = begun[rows] == 0
+    reset[rows, 0] = offsets[rows] == 0
     return StreamBatch(xs, np.arange(shape[1]) < left[:, None], reset, indices.copy())
 
 
@@ -185,16 +186,17 @@ def _boundaries(lengths, boundaries, num_buckets):
         )
     if num_buckets is not None:
         checks.positive(num_buckets, "num_buckets")
+        # The longest sequence of each bucket, when the sorted ones are divided evenly.
         last = -(-np.arange(1, num_buckets + 1) * len(lengths) // num_buckets) - 1
         return np.unique(np.sort(lengths)[last])
     edges = np.asarray(boundaries)
     if edges.ndim != 1 or edges.size == 0 or not np.issubdtype(edges.dtype, np.integer):
         raise ValueError(f"boundaries must be a list of ints, got {boundaries!r}.")
     if edges[0] < 0 or (np.diff(edges) <= 0).any():
-        raise ValueError(f"boundaries must rise from at least 0, got {boundaries!r}.")
+        raise ValueError(f"boundaries must increase from at least 0, got {boundaries!r}.")
     if lengths.max() > edges[-1]:
         raise ValueError(
-            f"the last of boundaries must not be below the longest sequence, {lengths.max()} "
+            f"the last of boundaries must be at least the longest sequence, {lengths.max()} "
             f"steps, got {edges[-1]}."
         )
     return edges

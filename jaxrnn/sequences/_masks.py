@@ -1,8 +1,7 @@
-"""Masks, lengths and resets: their checks, and how each is made from the others.
+"""Masks, lengths and resets, and how to convert between them.
 
 A mask is True where a step is real; a reset is True where a step starts a new sequence. Values
-are checked where they can be read: a traced array has none yet, so there only its shape and its
-dtype are checked.
+are checked when they are concrete; of a traced array only the shape and the dtype can be checked.
 """
 
 import operator
@@ -56,14 +55,14 @@ def lengths_from_mask(mask: Any) -> jax.Array:
     """The lengths of right-padded sequences.
 
     Args:
-        mask: `[..., T]`, right-padded: no real step behind a masked one. A traced mask cannot be
+        mask: `[..., T]`, right-padded: no real step after a masked one. A traced mask cannot be
             checked; its real steps are counted.
 
     Returns:
         int32 `[...]`.
 
     Raises:
-        TypeError: The mask is no array of bools, ints or floats.
+        TypeError: The mask is not an array of bools, ints or floats.
         ValueError: It has no time axis, or is concrete and not right-padded.
 
     Example:
@@ -74,7 +73,7 @@ def lengths_from_mask(mask: Any) -> jax.Array:
     values = concrete(mask)
     if values is not None and (values[..., 1:] > values[..., :-1]).any():
         raise ValueError(
-            "mask must be right-padded to have lengths, got a real step behind a masked one. "
+            "mask must be right-padded to have lengths, got a real step after a masked one. "
             "unroll and the pooling functions take the mask itself; mask.sum(-1) counts its "
             "real steps."
         )
@@ -86,9 +85,9 @@ def reset_from_segments(segment_ids: Any) -> jax.Array:
 
         r₀ = True,  rₜ = idₜ ≠ idₜ₋₁
 
-    Padding that has an id of its own, -1 say, starts a segment too: behind the last real step
-    that resets the carry, so ask for a final carry with the padding's id set to the one before
-    it, or take `pack`'s own `reset`, which marks starts of sequences only.
+    Padding with a different id, such as -1, starts a segment too. After the last real step that
+    resets the carry: where the final carry matters, give padding the id of the step before it, or
+    use the `reset` of `pack`, which marks only the starts of sequences.
 
     Args:
         segment_ids: ints `[..., T]`.
@@ -115,20 +114,20 @@ def reset_from_done(done: Any, last_done: Any = False) -> jax.Array:
         r₀ = last_done,  rₜ = doneₜ₋₁
 
     done[t] says that the episode ends after step t: x_t is its last step and x_{t+1} the first
-    of the next one. What ended before step 0 stands in no flag of this chunk, so a rollout that
-    goes on passes `last_done=done[..., -1]` of the chunk before it, together with the carry.
+    of the next one. Whether an episode ended before step 0 is not in this chunk, so a rollout that
+    continues passes `last_done=done[..., -1]` of the previous chunk, together with the carry.
 
     Args:
         done: `[..., T]`, bool or 0 and 1.
-        last_done: `[...]`, the last flag of the chunk before; or one flag for all rows. False:
+        last_done: `[...]`, the last flag of the previous chunk, or one flag for all rows. False:
             the carry that is passed in belongs to the episode of step 0.
 
     Returns:
         bool `[..., T]`.
 
     Raises:
-        TypeError: A flag is no bool, int or float.
-        ValueError: `done` has no time axis, `last_done` another shape than its rows, or a
+        TypeError: A flag is not a bool, int or float.
+        ValueError: `done` has no time axis, `last_done` does not have the shape of its rows, or a
             concrete flag is neither 0 nor 1.
 
     Example:
@@ -145,20 +144,20 @@ def reset_from_done(done: Any, last_done: Any = False) -> jax.Array:
 
 
 def _as_flags(flags, name):
-    """`as_mask` for flags that set the shape themselves."""
+    """`as_mask` for flags of any shape with a time axis."""
     return _with_time(as_mask(flags, np.shape(flags), name), name)
 
 
 def _as_int(value, name):
     if isinstance(value, bool | Tracer) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an int, a shape depends on it, got {value!r}.")
+        raise TypeError(f"{name} must be an int, since a shape depends on it, got {value!r}.")
     return operator.index(value)
 
 
 def _as_ints(values, name):
-    read = concrete(values)
-    # Without x64 an int of 64 bits would lose its upper half on the way to JAX.
-    ints = jnp.asarray(values) if read is None else read
+    known = concrete(values)
+    # Concrete values stay numpy: without x64 JAX would cut an int64 id to its lower half.
+    ints = jnp.asarray(values) if known is None else known
     if not jnp.issubdtype(ints.dtype, jnp.integer):
         raise TypeError(f"{name} must be ints, got the dtype {ints.dtype}.")
     return ints

@@ -1,4 +1,4 @@
-"""Sequences of many lengths in dense rows, and back.
+"""Packing sequences of many lengths into dense rows, and unpacking them.
 
 The shapes depend on the data, so this is numpy on the host: pack before `jit`.
 """
@@ -17,11 +17,11 @@ class Packed(NamedTuple):
     """Sequences laid end to end in R rows of L steps.
 
     Attributes:
-        xs: A tree of arrays `[R, L, ...]`, zeros on padding.
+        xs: a tree of arrays `[R, L, ...]`, zeros on padding.
         mask: bool `[R, L]`, True where a step is real.
         reset: bool `[R, L]`, True where a sequence starts.
         segment_ids: int32 `[R, L]`, the index of the sequence in the list, -1 on padding.
-        num_sequences: How many there were; sequences of length 0 stand in no row.
+        num_sequences: number of sequences, including those of length 0, which are in no row.
     """
 
     xs: Any
@@ -32,7 +32,7 @@ class Packed(NamedTuple):
 
 
 class Ragged(NamedTuple):
-    """Sequences as lists of numpy leaves that were found to fit together.
+    """Sequences as lists of numpy leaves, checked to fit together.
 
     Attributes:
         leaves: for each sequence the list of its leaves `[T_i, ...]`.
@@ -50,17 +50,17 @@ def pack(sequences: Sequence[Any], row_length: int | None = None) -> Packed:
 
     Longest first, each sequence goes into the first row with room for it. No sequence is cut.
     `reset` is True at each start, so `unroll(..., mask=packed.mask, reset=packed.reset)` gives
-    what a row for each sequence would give; `unpack` takes the outputs apart again.
+    what one row per sequence would give; `unpack` separates the outputs again.
 
     Args:
-        sequences: Trees of arrays `[T_i, ...]`, alike but for T_i; T_i = 0 is allowed.
-        row_length: L; None: the longest T_i.
+        sequences: trees of arrays `[T_i, ...]` that differ only in T_i; T_i = 0 is allowed.
+        row_length: L; None is the longest T_i.
 
     Returns:
         `Packed(xs, mask, reset, segment_ids, num_sequences)` of numpy arrays.
 
     Raises:
-        TypeError: The trees or dtypes of two sequences differ, or `row_length` is no int.
+        TypeError: The trees or dtypes of two sequences differ, or `row_length` is not an int.
         ValueError: There is no sequence, one is longer than `row_length`, or shapes differ.
 
     Example:
@@ -89,11 +89,11 @@ def pack(sequences: Sequence[Any], row_length: int | None = None) -> Packed:
 
 
 def unpack(ys: Any, packed: Packed) -> list[Any]:
-    """Takes packed rows apart into the sequences they hold, in the order of the list.
+    """Separates packed rows into their sequences, in the order of the list.
 
     Args:
-        ys: A tree of arrays `[R, L, ...]`: the packed xs, or what was made of them.
-        packed: What `pack` returned.
+        ys: a tree of arrays `[R, L, ...]`: the packed xs, or outputs computed from them.
+        packed: the result of `pack`.
 
     Returns:
         A list of trees of numpy arrays `[T_i, ...]`.
@@ -113,19 +113,19 @@ def unpack(ys: Any, packed: Packed) -> list[Any]:
         if leaf.shape[:2] != ids.shape:
             raise ValueError(f"ys must start with the axes {ids.shape}, got {leaf.shape}.")
     flat = ids.reshape(-1)
-    # Steps of one sequence stand in order, and a stable sort keeps them so; padding comes first.
+    # The steps of a sequence are in order, and a stable sort keeps them so; padding sorts first.
     order = np.argsort(flat, kind="stable")[np.count_nonzero(flat < 0) :]
     ends = np.cumsum(np.bincount(flat[order], minlength=int(packed.num_sequences)))[:-1]
-    parts = [np.split(leaf.reshape(-1, *leaf.shape[2:])[order], ends) for leaf in leaves]
-    return [structure.unflatten(sequence) for sequence in zip(*parts, strict=True)]
+    pieces = [np.split(leaf.reshape(-1, *leaf.shape[2:])[order], ends) for leaf in leaves]
+    return [structure.unflatten(sequence) for sequence in zip(*pieces, strict=True)]
 
 
 def as_ragged(sequences: Sequence[Any], name: str) -> Ragged:
     """Flattens sequences and checks that they fit together.
 
     Args:
-        sequences: Trees of arrays `[T_i, ...]`.
-        name: What the errors call them.
+        sequences: trees of arrays `[T_i, ...]`.
+        name: name of the sequences in error messages.
 
     Returns:
         `Ragged(leaves, lengths, structure)`.
@@ -147,9 +147,9 @@ def as_ragged(sequences: Sequence[Any], name: str) -> Ragged:
         raise ValueError(f"{name}[0] must have at least one array, got {sequences[0]!r}.")
     leaves = []
     for index, sequence in enumerate(sequences):
-        came = jax.tree.structure(sequence)
-        if came != structure:
-            raise TypeError(f"{name}[{index}] must have the structure {structure}, got {came}.")
+        found = jax.tree.structure(sequence)
+        if found != structure:
+            raise TypeError(f"{name}[{index}] must have the structure {structure}, got {found}.")
         leaves.append([np.asarray(leaf) for leaf in jax.tree.leaves(sequence)])
         if not _fits(leaves[-1], leaves[0]):
             _raise_misfit(f"{name}[{index}]", sequence, leaves[0])
@@ -170,11 +170,11 @@ def place_trees(
         leaves: for each sequence the list of its leaves `[T_i, ...]`.
         structure: the tree that the leaves are of.
         rows: ints `[N]`, the row of each sequence.
-        starts: ints `[N]`, its first step there.
+        starts: ints `[N]`, its first step in the row.
         shape: `(R, L)`.
 
     Returns:
-        A tree of arrays `[R, L, ...]`, zeros where no sequence stands.
+        A tree of arrays `[R, L, ...]`, zeros where there is no sequence.
 
     Example:
         >>> tree = {"token": np.array([7, 8])}
@@ -198,9 +198,9 @@ def place(
     Args:
         pieces: at least one array.
         rows: ints `[N]`, the row of each piece.
-        starts: ints `[N]`, its first step there.
+        starts: ints `[N]`, its first step in the row.
         shape: `(R, L)`.
-        fill: The value elsewhere.
+        fill: the value elsewhere.
 
     Returns:
         `[R, L, ...]`.
@@ -214,16 +214,18 @@ def place(
     steps = np.concatenate(pieces)
     placed = np.full((num_rows * row_length, *steps.shape[1:]), fill, steps.dtype)
     lengths = np.array([len(piece) for piece in pieces])
-    ahead = np.cumsum(lengths) - lengths
-    placed[np.repeat(rows * row_length + starts - ahead, lengths) + np.arange(len(steps))] = steps
+    # All steps of a piece move by the same distance from their place in `steps`.
+    piece_starts = np.cumsum(lengths) - lengths
+    shifts = np.repeat(rows * row_length + starts - piece_starts, lengths)
+    placed[shifts + np.arange(len(steps))] = steps
     return placed.reshape(shape + steps.shape[1:])
 
 
 def _first_fit_decreasing(lengths, row_length):
     """The row and the first step of each sequence, and the number of rows.
 
-    Sequences of one length are placed together: first-fit puts as many into each row as it has
-    room for, in the order of the rows. So there is one pass over the rows for each length.
+    Sequences of one length are placed together: first-fit fills each row with as many of them as
+    it has room for, in the order of the rows. So each length takes one pass over the rows.
     """
     rows, starts = np.zeros_like(lengths), np.zeros_like(lengths)
     room = np.zeros(0, lengths.dtype)
@@ -232,15 +234,15 @@ def _first_fit_decreasing(lengths, row_length):
     for length, members in zip(-distinct, np.split(order, np.cumsum(counts)[:-1]), strict=True):
         if length == 0:
             break
-        homeless = max(len(members) - (room // length).sum(), 0)
-        num_new = -(-homeless // (row_length // length))
-        room = np.concatenate([room, np.full(num_new, row_length, room.dtype)])
-        filled = np.minimum(np.cumsum(room // length), len(members))
-        taken = np.diff(filled, prepend=0)
-        rows[members] = np.repeat(np.arange(len(room)), taken)
-        nth = np.arange(len(members)) - np.repeat(filled - taken, taken)
-        starts[members] = row_length - room[rows[members]] + nth * length
-        room = room - taken * length
+        num_left = max(len(members) - (room // length).sum(), 0)
+        num_new_rows = -(-num_left // (row_length // length))
+        room = np.concatenate([room, np.full(num_new_rows, row_length, room.dtype)])
+        num_placed = np.minimum(np.cumsum(room // length), len(members))
+        num_in_row = np.diff(num_placed, prepend=0)
+        rows[members] = np.repeat(np.arange(len(room)), num_in_row)
+        rank_in_row = np.arange(len(members)) - np.repeat(num_placed - num_in_row, num_in_row)
+        starts[members] = row_length - room[rows[members]] + rank_in_row * length
+        room = room - num_in_row * length
     return rows, starts, len(room)
 
 

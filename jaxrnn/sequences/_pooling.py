@@ -1,8 +1,8 @@
 """From a sequence to one vector: pooling over the real steps.
 
 Every function pools every leaf of a tree. A sequence without a real step (length 0, or T = 0)
-gives zeros. What stands in masked steps, NaN included, reaches neither values nor gradients; NaN
-in a real step stays visible.
+gives zeros. Values in masked steps, NaN included, affect neither results nor gradients; NaN in a
+real step stays visible.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,15 @@ def last_valid(ys: Any, mask: Any = None) -> Any:
     """The last real step of each sequence, for any pattern of the mask.
 
     Args:
-        ys: A tree of arrays: the axes of `mask`, then any feature axes; `[..., T, D]` without one.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        ys: a tree of arrays with the axes of `mask` and then any feature axes; without a mask
+            `[..., T, D]`.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         A tree like `ys` without the axis T; zeros where no step is real.
 
     Raises:
-        TypeError: The mask is no array of bools, ints or floats.
+        TypeError: The mask is not an array of bools, ints or floats.
         ValueError: A leaf does not start with the axes of the mask, or has no time axis.
 
     Example:
@@ -43,15 +44,15 @@ def mean_valid(ys: Any, mask: Any = None) -> Any:
         Σₜ mₜ yₜ / Σₜ mₜ
 
     Args:
-        ys: A tree of floating or complex arrays: the axes of `mask`, then any feature axes;
-            `[..., T, D]` without one.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        ys: a tree of floating or complex arrays with the axes of `mask` and then any feature axes;
+            without a mask `[..., T, D]`.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         A tree like `ys` without the axis T, in its dtypes; zeros where no step is real.
 
     Raises:
-        TypeError: A leaf is neither floating nor complex, or the mask no array of flags.
+        TypeError: A leaf is neither floating nor complex, or the mask is not an array of flags.
         ValueError: A leaf does not start with the axes of the mask, or has no time axis.
 
     Example:
@@ -66,15 +67,15 @@ def max_valid(ys: Any, mask: Any = None) -> Any:
     """The largest value of each feature over the real steps of each sequence.
 
     Args:
-        ys: A tree of floating arrays: the axes of `mask`, then any feature axes; `[..., T, D]`
-            without one.
-        mask: `[..., T]`, True where a step is real; None: all are.
+        ys: a tree of floating arrays with the axes of `mask` and then any feature axes; without a
+            mask `[..., T, D]`.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
 
     Returns:
         A tree like `ys` without the axis T; zeros where no step is real.
 
     Raises:
-        TypeError: A leaf is not floating, or the mask no array of flags.
+        TypeError: A leaf is not floating, or the mask is not an array of flags.
         ValueError: A leaf does not start with the axes of the mask, or has no time axis.
 
     Example:

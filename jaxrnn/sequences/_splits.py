@@ -1,4 +1,4 @@
-"""Training and test windows that share no time and no entity they should not share."""
+"""Training and test windows without leakage across time or entities."""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 class EntityTimeSplit(NamedTuple):
-    """Which windows are for what; every window is in exactly one of the three.
+    """The split of the windows; every window is in exactly one of the three parts.
 
     Attributes:
-        train: ints, the indices of the training windows, rising.
+        train: ints, the indices of the training windows, increasing.
         test: ints, the indices of the test windows.
         dropped: ints, the indices of the windows that may be in neither.
     """
@@ -30,23 +30,23 @@ def split_by_entity_and_time(
 ) -> EntityTimeSplit:
     """Splits windows of time series by time, by entity, or by both.
 
-    Windows drawn at random put overlapping and neighbouring steps on both sides. Here a window
-    [start, stop) is for
+    A random split of windows puts overlapping and neighbouring steps on both sides. Here a window
+    [start, stop) is used for
 
         training  when stop + gap ≤ test_from and its entity is not held out,
         testing   when test_from ≤ start,
 
     and is dropped otherwise: it straddles `test_from`, lies in the gap, or shows a held-out entity
-    at a time when the others were trained on. Without `test_from` the split is by entity alone:
-    all windows of the held-out entities are for testing.
+    during the training time. Without `test_from` the split is by entity alone: all windows of the
+    held-out entities are for testing.
 
     Args:
-        entity: `[N]`, whose series the window is of; ints or strings.
+        entity: `[N]`, the entity that each window is of; ints or strings.
         start: `[N]`, the time of its first step; ints, floats or datetimes.
-        stop: `[N]`, the time behind its last step (exclusive), targets included.
-        test_from: The first test time. None: no split by time.
-        held_out: The entities that are never trained on.
-        gap: The time left out between the last training time and `test_from`; with datetimes a
+        stop: `[N]`, the time after its last step (exclusive), targets included.
+        test_from: the first test time. None: no split by time.
+        held_out: the entities that are never trained on.
+        gap: the time left out between the last training time and `test_from`; with datetimes a
             timedelta.
 
     Returns:
@@ -54,8 +54,8 @@ def split_by_entity_and_time(
 
     Raises:
         TypeError: `held_out` is a string.
-        ValueError: Shapes differ, a window is empty or its times are NaN, an entity held out has
-            no window, `gap` is below 0 or without `test_from`, or a part would be empty.
+        ValueError: Shapes differ, a window is empty or its times are NaN, a held-out entity has no
+            window, `gap` is below 0 or given without `test_from`, or a part would be empty.
 
     Example:
         >>> split = split_by_entity_and_time(

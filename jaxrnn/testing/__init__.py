@@ -1,4 +1,4 @@
-"""Checks for cells and layers of your own: do they keep the laws that the engine rests on?"""
+"""Checks that your own cells and layers keep the laws on which the engine relies."""
 
 from jaxrnn.testing._check import check_cell as check_cell
 from jaxrnn.testing._check import check_layer as check_layer

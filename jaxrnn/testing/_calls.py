@@ -1,4 +1,4 @@
-"""The laws about the ways to call: layouts, keys, layers in a stack or without streaming."""
+"""The laws about ways to call: layouts, keys, layers in a stack, layers that cannot stream."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from jaxrnn.types import Cell, Layer
 
 AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
 KEYS = "keys: a key fixes the noise, and a missing one is an error"
-OWNED = "owned: the initial carry shares memory with nothing, so that it may be donated"
-UNSETTLED = "unsettled: a layer reads no masked input, be it zero or not"
+OWNED = "owned: the initial carry shares no memory, so that it may be donated"
+UNSETTLED = "unsettled: a layer does not read masked inputs, whether they are zero or not"
 NOT_CAUSAL = "not causal: step and a carry raise ValueError"
 
 
 @checks_law(AXES)
 def check_axes(subject: Subject) -> None:
-    """Two, one and no batch axes, time first, arguments given or left out, no steps."""
+    """Two, one and no batch axes, time first, arguments given or omitted, no steps."""
     shape, short = (2, 2, 4), 2
     xs = subject.xs(*shape)
 
@@ -37,7 +37,7 @@ def check_axes(subject: Subject) -> None:
         outputs, carry = run(params, xs)
         flat = run(params, _map(lambda leaf: leaf.reshape(4, *leaf.shape[2:]), xs))
         time_first = run(params, _map(lambda leaf: jnp.moveaxis(leaf, 2, 0), xs), time_major=True)
-        ended = run(params, xs, mask=jnp.broadcast_to(jnp.arange(shape[2]) < short, shape))
+        padded = run(params, xs, mask=jnp.broadcast_to(jnp.arange(shape[2]) < short, shape))
         return {
             "all arguments given": (run(params, xs, carry=initial, **flags), (outputs, carry)),
             "one batch axis": (
@@ -50,7 +50,7 @@ def check_axes(subject: Subject) -> None:
                 (outputs, carry),
             ),
             "no steps": (run(params, _until(0, xs)), (_until(0, outputs), initial)),
-            "a masked end": ((_until(short, ended[0]), ended[1]), run(params, _until(short, xs))),
+            "a masked end": ((_until(short, padded[0]), padded[1]), run(params, _until(short, xs))),
         }
 
     for name, pair in jax.device_get(jax.jit(variants)(subject.params, xs)).items():
@@ -60,7 +60,7 @@ def check_axes(subject: Subject) -> None:
 
 @checks_law(KEYS)
 def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key: Any) -> None:
-    """Noise is the same under every evaluator and turns round with the sequence."""
+    """Noise is the same under every evaluator and is reversed together with the sequence."""
     if isinstance(subject.record, Cell) and subject.record.prepare is None:
         return
 
@@ -73,8 +73,8 @@ def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key
         reset = flip_reset(jnp.asarray(RESET).T).T
         others = enumerate(evaluators[1:])
         outputs = {f"evaluators[{i}]": noisy(key, evaluator=e) for i, e in others}
-        turned = noisy(key, xs=xs, mask=mask, reset=reset, reverse=True)
-        return noisy(key), outputs | {"reverse": _map(lambda leaf: jnp.flip(leaf, 1), turned)}
+        reverse = noisy(key, xs=xs, mask=mask, reset=reset, reverse=True)
+        return noisy(key), outputs | {"reverse": _map(lambda leaf: jnp.flip(leaf, 1), reverse)}
 
     want, variations = jax.device_get(jax.jit(variants)(key))
     for name, got in variations.items():
@@ -87,12 +87,12 @@ def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key
 
 @checks_law(OWNED)
 def check_owned(subject: Subject) -> None:
-    """No leaf of the initial carry is another leaf, or a parameter."""
+    """No leaf of the initial carry is another leaf or a parameter."""
     params = jax.tree.map(jnp.asarray, subject.params)
     for batch_shape in ((), (2,)):
         carry = subject.record.initial_carry(params, batch_shape)
-        seen, owners = {"params": params, "initial_carry": carry}, {}
-        for path, leaf in jax.tree_util.tree_flatten_with_path(seen)[0]:
+        trees, owners = {"params": params, "initial_carry": carry}, {}
+        for path, leaf in jax.tree_util.tree_flatten_with_path(trees)[0]:
             if leaf.size:
                 name = jax.tree_util.keystr(path, simple=True, separator=".")
                 other = owners.setdefault(leaf.unsafe_buffer_pointer(), name)
@@ -101,7 +101,7 @@ def check_owned(subject: Subject) -> None:
 
 @checks_law(UNSETTLED)
 def check_unsettled(subject: Subject, case: Case, clean: Result) -> None:
-    """7 in every masked input, where `unroll` has put zero, changes nothing."""
+    """Replacing the zeros in masked inputs by 7 changes nothing."""
     layer = subject.record
     if not isinstance(layer, Layer):
         return
@@ -119,7 +119,7 @@ def check_unsettled(subject: Subject, case: Case, clean: Result) -> None:
 
 @checks_law(NOT_CAUSAL)
 def check_not_causal(subject: Subject, case: Case) -> None:
-    """A layer that sees the future refuses to stream."""
+    """A layer that is not causal refuses to stream."""
     x = jax.tree.map(lambda leaf: leaf[:, 0], case.xs)
     carry = subject.record.initial_carry(subject.params, (len(MASK),))
     for name, call in (
@@ -130,7 +130,7 @@ def check_not_causal(subject: Subject, case: Case) -> None:
 
 
 def _check_missing_key(noisy):
-    where = "noise was drawn although the training step got no key: call drawing_key(key, name)"
+    where = "noise was drawn although the training step had no key: call drawing_key(key, name)"
     require(_raises(lambda: jax.eval_shape(lambda: noisy(MissingKey("step")))), KEYS, where)
 
 

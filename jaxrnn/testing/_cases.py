@@ -11,8 +11,8 @@ from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.unroll import unroll
 from jaxrnn.types import Cell, Layer
 
-# One string a row, one sign a step. A letter is a real input, the same one wherever it stands; a
-# capital starts a new sequence. "." is padding, and "," padding that starts a new sequence.
+# A string is a row, a character a step. A letter is a real input, the same input wherever it
+# occurs; a capital starts a new sequence. "." is padding, "," padding that starts a new sequence.
 ROWS = (
     "abcdefg",
     "abcd...",
@@ -34,12 +34,12 @@ NUM_STEPS = len(ROWS[0])
 SIGNS = np.array([list(row) for row in ROWS])
 MASK = np.char.isalpha(SIGNS)
 RESET = np.char.isupper(SIGNS) | (SIGNS == ",")
-# One for each letter, and two sets of padding.
+# One vector for each letter, and two sets of padding.
 NUM_VECTORS = NUM_STEPS + 2 * MASK.size
 
 
 class Subject(NamedTuple):
-    """What is checked: a cell or a layer, float64 params, and `NUM_VECTORS` inputs `[N, ...]`."""
+    """A cell or layer to check, its float64 params, and `NUM_VECTORS` inputs `[N, ...]`."""
 
     record: Cell | Layer
     params: Any
@@ -54,16 +54,16 @@ class Subject(NamedTuple):
 
     @property
     def causal(self) -> bool:
-        """Whether it can stream."""
+        """Whether the subject can stream."""
         return getattr(self.record, "causal", True)
 
     def initial_carry(self, batch_shape: tuple[int, ...]) -> Any:
-        """The carry to start from; None for a layer that takes none."""
+        """The carry before the first step; None for a layer that takes none."""
         return self.record.initial_carry(self.params, batch_shape) if self.causal else None
 
 
 class Case(NamedTuple):
-    """The arguments of one run over a table of rows; `weights` are the loss's."""
+    """The arguments of one run over a table of rows, and the `weights` of its loss."""
 
     carry: Any
     xs: Any
@@ -73,7 +73,10 @@ class Case(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a run gives, as numpy. The loss is a weighted sum of the outputs and the last carry."""
+    """The results of a run, as numpy.
+
+    The loss is a weighted sum of the outputs and the last carry.
+    """
 
     loss: Any
     outputs: Any
@@ -84,7 +87,7 @@ class Result(NamedTuple):
 
 
 ROW_FIELDS = {"outputs": ("step",), "carry": (), "carry_gradient": (), "xs_gradient": ("step",)}
-"""The fields of a Result that have a row axis, and their axes behind it."""
+"""The fields of a Result that have a row axis, and their axes after it."""
 
 
 def steps_of(row: int, letters: str) -> list[int]:
@@ -109,7 +112,7 @@ def compiled(roll: Callable[..., Any], params: Any) -> Callable[..., Result]:
 
     Args:
         roll: `(params, carry, xs, mask, reset) -> (outputs, carry)`.
-        params: The parameters of a run that names none.
+        params: the parameters of a run that is given none.
 
     Returns:
         `(case, params=params) -> Result`.
@@ -130,7 +133,7 @@ def compiled(roll: Callable[..., Any], params: Any) -> Callable[..., Result]:
 
 
 def make_case(subject: Subject) -> tuple[Case, Any]:
-    """The table as a case that starts from the initial carry, and xs with other padding."""
+    """The table as a case that starts from the initial carry, and its xs with different padding."""
     xs = _lay_out(subject.vectors, 0)
     carry = jax.device_get(subject.initial_carry((len(ROWS),)))
     outputs, last = jax.eval_shape(whole(subject), subject.params, carry, xs, MASK, RESET)
@@ -144,9 +147,10 @@ def make_case(subject: Subject) -> tuple[Case, Any]:
 
 
 def in_the_middle(run: Callable[..., Result], start: Case, reverse: bool) -> Case:
-    """The case with rows that go on from a carry that was reached, one for all.
+    """The case with rows that all start from one carry that the cell has reached.
 
-    The rows that stand for a later sequence of the packed row start from the initial carry.
+    Only the rows that correspond to a later sequence of the packed row start from the initial
+    carry.
     """
     reached = run(start._replace(mask=np.ones_like(MASK), reset=np.zeros_like(RESET))).carry
     fresh = np.isin(np.arange(len(ROWS)), (FIRST, SECOND) if reverse else (SECOND, THIRD))
@@ -173,7 +177,7 @@ def normal_like(seed: int, tree: Any, shape: Callable[[Any], tuple[int, ...]] = 
 
 
 def put(tree: Any, row: int, steps: Any, value: Any) -> Any:
-    """Replaces some steps of a row: by the leaves of a tree, or the floating ones by a number."""
+    """Replaces steps of a row by those of a tree, or floating leaves there by a number."""
 
     def leaf_put(leaf, new):
         leaf = leaf.copy()
@@ -190,8 +194,8 @@ def is_real(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
-def params_behind_carry(subject: Subject, carry_gradient: Any, rows: Iterable[int]) -> Any:
-    """The gradient of params that reaches them through the initial carry of some rows."""
+def gradient_through_carry(subject: Subject, carry_gradient: Any, rows: Iterable[int]) -> Any:
+    """The gradient that reaches params through the initial carry of these rows."""
 
     def initial_carry(params):
         return subject._replace(params=params).initial_carry((len(ROWS),))
@@ -201,7 +205,7 @@ def params_behind_carry(subject: Subject, carry_gradient: Any, rows: Iterable[in
 
 
 def weigh(case: Case, outputs_of: Iterable[int], carry_of: Iterable[int]) -> Case:
-    """The case with the weights of all rows but these set to zero."""
+    """The case with only these rows weighted; the weights of all others are zero."""
     outputs, carry = case.weights
     return case._replace(weights=(_keep(outputs_of, outputs), _keep(carry_of, carry)))
 
@@ -212,7 +216,7 @@ def _keep(rows, tree):
 
 
 def _lay_out(vectors, padding):
-    """Leaves `[B, T, ...]` of a tree `[N, ...]`: letter after letter, then two sets of padding."""
+    """Leaves `[B, T, ...]` of a tree `[N, ...]` that holds the letters and two sets of padding."""
     index = NUM_STEPS + padding * MASK.size + np.arange(MASK.size).reshape(MASK.shape)
     letters = np.char.lower(SIGNS[MASK])
     index[MASK] = [ord(letter) - ord("a") for letter in letters]

@@ -40,27 +40,28 @@ def check_cell(
     evaluators: Sequence[Evaluator] | None = None,
     seed: int = 0,
 ) -> None:
-    """Checks a cell against the laws that the engine rests on.
+    """Checks a cell against the laws on which the engine relies.
 
-    In float64, on rows of seven steps that hold padding in front, between and behind, resets and
-    several sequences in a row, with gradients of params, inputs and carry: types, purity, carries
-    that may be donated, finite derivatives, padding, independent rows, shielded NaN, copied
-    carries, resets, both directions, finite differences, step, one compilation per shape, chunks,
-    axes, evaluators and keys.
+    The checks run in float64 on rows of seven steps, with padding at the start, in the middle and
+    at the end, resets, and several sequences in a row. They compare values and the gradients of
+    params, inputs and carry. The laws: types, purity, carries that may be donated, finite
+    derivatives, padding, independent rows, shielded NaN, copied carries, resets, both directions,
+    finite differences, step, one compilation per shape, chunks, axes, evaluators and keys.
 
     Args:
-        cell: The cell.
+        cell: the cell to check.
         num_inputs: D.
-        params: Where it is checked; `init` when left out, with small random numbers in place of
-            leaves of zeros, so that they take part.
-        make_xs: `(key, leading_shape) -> xs`, leaves `[*leading, ...]`. When left out,
-            normal numbers `[*leading, D]`, or ints below D when x has no feature axis.
-        evaluators: Evaluators that must agree with `sequential()`; None is
-            `(sequential(checkpoint="sqrt"),)`. Give `associative()` for a linear cell.
-        seed: Of params and inputs.
+        params: the parameters to check it with; None is those of `init`, with small random numbers
+            instead of leaves of zeros, so that these have an effect.
+        make_xs: `(key, leading_shape) -> xs`, leaves `[*leading, ...]`; None is normal numbers
+            `[*leading, D]`, or ints below D when x has no feature axis.
+        evaluators: evaluators that must agree with `sequential()`; None is
+            `(sequential(checkpoint="sqrt"),)`. For a linear cell pass `associative()` too.
+        seed: seed of params and inputs.
 
     Raises:
-        LawBroken: An AssertionError that names the law, the leaf, row and step, and the difference.
+        LawBroken: A law is broken. This AssertionError names the law, the leaf, row and step, and
+            the difference.
         TypeError: `cell` is not a Cell.
         ValueError: `make_xs` is needed and missing.
 
@@ -90,18 +91,18 @@ def check_layer(
 ) -> None:
     """Checks a layer against the laws, as `check_cell` does a cell.
 
-    A layer that is not causal is not streamed; it must raise when asked to. All layers must also
-    give the same when masked inputs are not zero, which they are behind another layer.
+    A layer that is not causal is not streamed; it must raise when asked to. Every layer must also
+    give the same results when masked inputs are not zero, as happens after another layer.
 
     Args:
-        layer: The layer.
+        layer: the layer to check.
         num_inputs: D, or the size of the vocabulary.
-        params: Where it is checked, as for `check_cell`.
-        make_xs: Where inputs come from, as for `check_cell`.
-        seed: Of params and inputs.
+        params: the parameters to check it with, as in `check_cell`.
+        make_xs: a function that makes inputs, as in `check_cell`.
+        seed: seed of params and inputs.
 
     Raises:
-        LawBroken: An AssertionError that names the law, the leaf, row and step, and the difference.
+        LawBroken: A law is broken, as in `check_cell`.
         TypeError: `layer` is not a Layer.
         ValueError: `make_xs` is needed and missing.
 
@@ -119,11 +120,11 @@ def _check(record, num_inputs, params, make_xs, evaluators, seed):
     make_xs = _default_xs(record, num_inputs, seed) if make_xs is None else make_xs
     with jax.enable_x64(True):
         key_params, key = jax.random.split(jax.random.key(seed))
-        drawn = record.init(key_params, num_inputs) if params is None else params
-        vectors = make_xs(key, (NUM_VECTORS,))
-        arrays = jax.device_get(cast(jax.tree.map(jnp.asarray, (drawn, vectors)), jnp.float64))
-        at = _without_zeros(arrays[0]) if params is None else arrays[0]
-        _check_subject(Subject(record, at, arrays[1]), num_inputs, evaluators, key)
+        initial = record.init(key_params, num_inputs) if params is None else params
+        arrays = jax.tree.map(jnp.asarray, (initial, make_xs(key, (NUM_VECTORS,))))
+        initial, vectors = jax.device_get(cast(arrays, jnp.float64))
+        initial = _without_zeros(initial) if params is None else initial
+        _check_subject(Subject(record, initial, vectors), num_inputs, evaluators, key)
 
 
 def _check_subject(subject, num_inputs, evaluators, key):
@@ -177,8 +178,8 @@ def _check_evaluator(subject, evaluator, name, case, other_xs, clean):
 def _default_xs(record, num_inputs, seed):
     if record.num_feature_axes not in (0, 1):
         raise ValueError(
-            "make_xs must be given when x is not one vector, "
-            f"num_feature_axes is {record.num_feature_axes}."
+            "make_xs must be given when x is neither a token nor one vector, "
+            f"got num_feature_axes {record.num_feature_axes}."
         )
 
     def make_xs(key, shape):

@@ -1,4 +1,4 @@
-"""Comparing trees, with an error that says which law broke and where."""
+"""Comparing trees, with an error that says which law is broken and where."""
 
 import functools
 from collections.abc import Callable
@@ -13,19 +13,19 @@ class LawBroken(AssertionError):
     """A cell or a layer breaks a law.
 
     Attributes:
-        law: The name of the law.
-        where: What was compared, at which leaf and entry, and how large the difference is.
+        law: name of the law.
+        where: what was compared, at which leaf and entry, and how large the difference is.
     """
 
     def __init__(self, law: str, where: str):
-        """Makes the message of the two."""
+        """Joins both to a message."""
         super().__init__(f"law broken: {law}\n  {where}")
         self.law = law
         self.where = where
 
 
 def checks_law(law: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates a check: whatever else it raises becomes LawBroken with the name of its law."""
+    """Decorates a check, so that any other exception in it becomes a LawBroken of its law."""
 
     def decorate(check):
         @functools.wraps(check)
@@ -54,13 +54,13 @@ def assert_same(
     """Raises LawBroken where two trees differ.
 
     Args:
-        law: The name of the law.
-        name: What the trees are.
-        got: A tree of arrays.
-        want: A tree like `got`.
-        tolerance: Largest difference allowed, as a part of the largest number of the leaf; 0 asks
-            for the same bits (NaN equals NaN).
-        axes: What the leading axes are called.
+        law: name of the law.
+        name: name of the trees in the message.
+        got: a tree of arrays.
+        want: a tree like `got`.
+        tolerance: largest difference allowed, relative to the largest number of the leaf; 0 demands
+            equal numbers (NaN equals NaN).
+        axes: names of the leading axes.
     """
     structure, wanted = jax.tree.structure(got), jax.tree.structure(want)
     require(structure == wanted, law, f"{name} has the structure {structure}, not {wanted}")
@@ -80,7 +80,7 @@ def assert_finite(law: str, name: str, tree: Any, *, axes: tuple[str, ...] = ())
 
 
 def as_numbers(leaf: Any) -> np.ndarray:
-    """A leaf as float64 or complex128; gradients of integers, which have no numbers, as zeros."""
+    """A leaf as float64 or complex128; a gradient of integers (float0) as zeros."""
     if leaf.dtype == jax.dtypes.float0:
         return np.zeros(leaf.shape)
     array = np.asarray(leaf)
@@ -98,7 +98,7 @@ def _assert_same_leaf(law, name, got, want, tolerance, axes):
     with np.errstate(invalid="ignore"):
         difference = np.where(same, 0, np.abs(got - want))
     difference = np.where(np.isnan(difference), np.inf, difference)
-    # Leaves that are all but zero hold rounding of larger numbers.
+    # A leaf that is nearly zero holds the rounding of larger numbers.
     finite = np.abs(want[np.isfinite(want)])
     allowed = tolerance * max(1e-2, finite.max(initial=0))
     if difference.size and difference.max() > allowed:

@@ -1,4 +1,4 @@
-"""The laws of masks and resets, seen on the rows of `cases.ROWS`."""
+"""The laws of masks and resets, checked on the rows of `_cases.ROWS`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +26,8 @@ from jaxrnn.testing._cases import (
     Case,
     Result,
     Subject,
+    gradient_through_carry,
     is_real,
-    params_behind_carry,
     put,
     steps_of,
     weigh,
@@ -35,21 +35,21 @@ from jaxrnn.testing._cases import (
 from jaxrnn.testing._compare import assert_finite, assert_same, checks_law
 
 FINITE = "finite: values and gradients are finite, also at x = 0, which masked inputs become"
-PADDING = "padding: what stands in masked steps reaches nothing"
+PADDING = "padding: values in masked steps have no effect"
 COPY = "copy on padding: a masked step leaves the carry as it is"
-RESET = "reset: one row of three sequences gives what three rows give"
-SHIELD = "shield: NaN reaches no other row, and no other sequence of its row"
-APART = "rows: a row does not see the other rows of the batch"
-CAUSAL = "causal: an output does not see later inputs"
+RESET = "reset: one row of three sequences gives the same as three rows"
+SHIELD = "shield: NaN reaches no other row and no other sequence of its row"
+APART = "rows: a row does not depend on the other rows of the batch"
+CAUSAL = "causal: an output does not depend on later inputs"
 
 Run = Callable[..., Result]
-# Rows with the same numbers are rounded differently: products of matrices go by blocks of rows.
+# Rows with equal inputs may be rounded differently, since matrix products work on blocks of rows.
 ROUNDING = 1e-12
 
 
 @checks_law(FINITE)
 def check_finite(run: Run, case: Case) -> Result:
-    """Finite values and gradients on the case and where every input is zero."""
+    """Values and gradients are finite on the case, and where every input is zero."""
     zeros = jax.tree.map(lambda leaf: np.zeros_like(leaf) if is_real(leaf) else leaf, case.xs)
     at_zero = run(case._replace(xs=zeros, mask=np.ones_like(case.mask)))
     result = run(case)
@@ -77,24 +77,24 @@ def check_padding(run: Run, case: Case, other_xs: Any, clean: Result) -> None:
 
 @checks_law(COPY)
 def check_copy(run: Run, case: Case, clean: Result, exact: bool) -> None:
-    """Padding in front, between and behind gives the same; no real step gives the carry back."""
+    """Padding has the same effect wherever it is, and without a real step the carry stays."""
     tolerance = 0.0 if exact else ROUNDING
     _assert_same_carry(COPY, clean.carry, EMPTY, case.carry, EMPTY, tolerance)
     scattered = run(jax.tree.map(_padded_becomes_scattered, case))
     _assert_same_carry(COPY, scattered.carry, PADDED, clean.carry, PADDED, tolerance)
-    one = run(weigh(case, [PADDED], [PADDED]))
-    two = run(weigh(case, [SCATTERED], [SCATTERED]))
+    want = run(weigh(case, [PADDED], [PADDED]))
+    got = run(weigh(case, [SCATTERED], [SCATTERED]))
     for field in ("outputs", "xs_gradient"):
-        _assert_same_letters(COPY, field, two, SCATTERED, one, PADDED, "abcd")
+        _assert_same_letters(COPY, field, got, SCATTERED, want, PADDED, "abcd")
     _assert_same_carry(COPY, clean.carry, SCATTERED, clean.carry, PADDED)
-    _assert_same_carry(COPY, two.carry_gradient, SCATTERED, one.carry_gradient, PADDED)
+    _assert_same_carry(COPY, got.carry_gradient, SCATTERED, want.carry_gradient, PADDED)
     name = f"params_gradient of row {ROWS[SCATTERED]!r}"
-    assert_same(COPY, name, two.params_gradient, one.params_gradient, tolerance=ROUNDING)
+    assert_same(COPY, name, got.params_gradient, want.params_gradient, tolerance=ROUNDING)
 
 
 @checks_law(RESET)
 def check_reset(run: Run, case: Case, clean: Result, subject: Subject, reverse: bool) -> None:
-    """A row of three sequences against three rows: outputs, carries and gradients."""
+    """Compares a row of three sequences with three rows: outputs, carries and gradients."""
     read_first, read_last = (THIRD, FIRST) if reverse else (FIRST, THIRD)
     packed = run(weigh(case, [PACKED], [PACKED]))
     parts = run(weigh(case, [FIRST, SECOND, THIRD], [read_last]))
@@ -102,26 +102,28 @@ def check_reset(run: Run, case: Case, clean: Result, subject: Subject, reverse: 
         for field in ("outputs", "xs_gradient"):
             _assert_same_letters(RESET, field, packed, PACKED, parts, row, letters)
     _assert_same_letters(RESET, "outputs", clean, STARTED, clean, THIRD, "ef")
-    two = LAST_TWO if reverse else FIRST_TWO
-    for row, like in ((PACKED, read_last), (two, SECOND), (STARTED, THIRD)):
+    two_sequences = LAST_TWO if reverse else FIRST_TWO
+    for row, like in ((PACKED, read_last), (two_sequences, SECOND), (STARTED, THIRD)):
         _assert_same_carry(RESET, clean.carry, row, clean.carry, like)
     initial_carry = jax.device_get(subject.initial_carry((len(ROWS),)))
     _assert_same_carry(RESET, clean.carry, ONLY_RESET, initial_carry, ONLY_RESET)
     _assert_same_carry(RESET, packed.carry_gradient, PACKED, parts.carry_gradient, read_first)
     name = f"params_gradient of row {ROWS[PACKED]!r}"
     started = {FIRST, SECOND, THIRD} - {read_first}
-    behind_carry = params_behind_carry(subject, parts.carry_gradient, started)
+    # In the packed row a reset starts from an initial carry that depends on params; separate rows
+    # are given theirs as an argument.
+    through_carry = gradient_through_carry(subject, parts.carry_gradient, started)
     want = jax.tree.map(
         lambda leaf, more: leaf + more if is_real(leaf) else leaf,
         parts.params_gradient,
-        behind_carry,
+        through_carry,
     )
     assert_same(RESET, name, packed.params_gradient, want, tolerance=ROUNDING)
 
 
 @checks_law(SHIELD)
 def check_shield(run: Run, case: Case, clean: Result, tolerance: float = 0.0) -> None:
-    """NaN and Inf in the second of three sequences: nothing outside of it changes."""
+    """NaN or Inf in the second of three sequences changes nothing outside it."""
     touched = steps_of(PACKED, "cd")
     for poison in (np.nan, np.inf):
         xs = put(case.xs, PACKED, steps_of(PACKED, "c"), poison)
@@ -134,7 +136,7 @@ def check_shield(run: Run, case: Case, clean: Result, tolerance: float = 0.0) ->
 
 @checks_law(APART)
 def check_rows_apart(run: Run, case: Case, other_xs: Any, clean: Result, causal: bool) -> None:
-    """Other inputs late in one row change no other row, and no earlier output of a causal one."""
+    """New inputs late in a row change no other row and, if causal, no earlier output."""
     late = NUM_STEPS // 2
     new = jax.tree.map(lambda leaf: np.broadcast_to(leaf[EMPTY], leaf.shape), other_xs)
     changed = run(case._replace(xs=put(case.xs, PLAIN, np.s_[late:], new)))
@@ -163,11 +165,11 @@ def _assert_same_rows(law, got, want, rows, tolerance=0.0):
 
 
 def _assert_same_letters(law, field, got, row, want, like, letters):
-    def at(result, row):
+    def steps_in(result, row):
         steps = steps_of(row, letters)
         return jax.tree.map(lambda leaf: leaf[row, steps], getattr(result, field))
 
-    pair = (at(got, row), at(want, like))
+    pair = (steps_in(got, row), steps_in(want, like))
     name = f"{field} of {letters!r} in row {ROWS[row]!r}"
     assert_same(law, name, *pair, tolerance=ROUNDING, axes=("letter",))
 

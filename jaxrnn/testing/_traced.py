@@ -1,4 +1,4 @@
-"""The laws that tracing alone can check: types and purity."""
+"""The laws that can be checked by tracing alone: types and purity."""
 
 import re
 
@@ -20,17 +20,17 @@ NUM_STEPS = 4
 
 @checks_law(TYPES)
 def check_types(subject: Subject, num_inputs: int) -> None:
-    """Structures, shapes and dtypes in three precisions; the initial carry is finite."""
+    """Structures, shapes and dtypes, for four pairs of dtypes; the initial carry is finite."""
     assert_finite(TYPES, "initial_carry", subject.record.initial_carry(subject.params))
     xs = subject.xs(*BATCH_SHAPE, NUM_STEPS)
-    for of_params, of_xs in (
+    for params_dtype, xs_dtype in (
         (jnp.float32, jnp.float32),
         (jnp.bfloat16, jnp.bfloat16),
         (jnp.float32, jnp.bfloat16),
         (jnp.float64, jnp.float64),
     ):
-        where = f"for {jnp.dtype(of_params)} params and {jnp.dtype(of_xs)} xs"
-        typed = (cast(subject.params, of_params), cast(xs, of_xs))
+        where = f"for {jnp.dtype(params_dtype)} params and {jnp.dtype(xs_dtype)} xs"
+        typed = (cast(subject.params, params_dtype), cast(xs, xs_dtype))
         _check_one_precision(subject.record, *typed, num_inputs, where)
 
 
@@ -40,7 +40,7 @@ def check_pure(subject: Subject) -> None:
     xs = subject.xs(*BATCH_SHAPE, NUM_STEPS)
 
     def program():
-        # A new function, so that no earlier trace is found again.
+        # A new function, so that no earlier trace is reused.
         record = subject.record._replace(
             initial_carry=lambda *args: subject.record.initial_carry(*args)
         )
@@ -86,5 +86,5 @@ def _check_outputs(outputs, width, xs, where):
         if dtypes and jnp.issubdtype(leaf.dtype, jnp.floating):
             require(leaf.dtype in dtypes, TYPES, f"{name} is {leaf.dtype} {where}")
     if jax.tree_util.all_leaves([outputs]):
-        came = outputs.shape[-1]
-        require(came == width, TYPES, f"outputs have width {came}, num_outputs says {width}")
+        found = outputs.shape[-1]
+        require(found == width, TYPES, f"outputs have width {found}, num_outputs says {width}")

@@ -15,7 +15,7 @@ shapes = st.shared(st.sampled_from([(2, 6), (6,), (2, 1), (1, 0)]), key="shape")
 
 @pytest.mark.parametrize("num_feature_axes", ["1", {"a": 1}, True])
 def test_feature_axes_that_are_no_int_raise(num_feature_axes):
-    with pytest.raises(TypeError, match="num_feature_axes must be one int"):
+    with pytest.raises(TypeError, match="num_feature_axes must be an int"):
         shift_targets(np.ones((2, 3)), num_feature_axes=num_feature_axes)
 
 
