@@ -11,7 +11,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.characters.text import Chunks, pieces
 from experiments.data.topics import ALPHABET
-from experiments.matched import MIXERS, matched_width
+from experiments.frame.models import MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
 OWN_MIXERS: dict[str, Callable[[int], Any]] = {

@@ -13,8 +13,8 @@ import jaxrnn as jr
 from experiments.characters.config import Config
 from experiments.characters.model import BITS, Sized
 from experiments.characters.text import reset_every_chunk, training_chunks
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitted, Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted, Fitter
 
 
 class Trained(NamedTuple):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 import jaxrnn as jr
 from experiments.cost.models import AT_END, ATTENTION, SQRT
-from experiments.matched import HEADS, count_params
+from experiments.frame.models import HEADS, count_params
 from jaxrnn.diagnostics import cost
 
 FLOAT_BYTES = 4

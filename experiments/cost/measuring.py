@@ -13,8 +13,8 @@ import jaxrnn as jr
 from experiments.cost.config import Config
 from experiments.cost.formulas import carry_bytes
 from experiments.cost.models import features_of, judged_at_end, model, width_of
-from experiments.matched import count_params
-from experiments.timing import interleaved_seconds
+from experiments.frame.models import count_params
+from experiments.frame.timing import interleaved_seconds
 from jaxrnn.diagnostics import cost
 
 GIB = 2**30

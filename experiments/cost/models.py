@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import jaxrnn as jr
-from experiments.matched import HEADS, LABELS, MIXERS, matched_width
+from experiments.frame.models import HEADS, LABELS, MIXERS, matched_width
 from jaxrnn.layers.recurrent import as_layer
 
 NUM_OUTPUTS = 4

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.checkpoints import Checkpoints
 from experiments.data.digits import load_digits
 from experiments.digits.baselines import make_baselines
 from experiments.digits.config import Config
@@ -12,7 +11,8 @@ from experiments.digits.probes import count, grow, growth_work, reach, time_mode
 from experiments.digits.report import report
 from experiments.digits.task import make_split, make_tasks
 from experiments.digits.training import train
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 
 from experiments.digits.task import NUM_TRAINING
-from experiments.matched import MIXERS
-from experiments.options import (
+from experiments.frame.models import MIXERS
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,

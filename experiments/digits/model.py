@@ -8,7 +8,7 @@ import jax
 import jaxrnn as jr
 from experiments.data.digits import NUM_CLASSES, NUM_PIXELS
 from experiments.digits.config import Config
-from experiments.matched import HEADS, LABELS, MIXERS, count_params, matched_width
+from experiments.frame.models import HEADS, LABELS, MIXERS, count_params, matched_width
 
 ATTENTION = "attention"
 FAMILIES = {

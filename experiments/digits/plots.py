@@ -10,7 +10,7 @@ from experiments.digits.model import FAMILIES, family, label
 from experiments.digits.results import Baselines, Counted, Growth, Reach, Times
 from experiments.digits.task import ORDERS, Task
 from experiments.digits.training import Trained
-from experiments.figures import PALETTE, figure, line_styles
+from experiments.frame.figures import PALETTE, figure, line_styles
 
 CAPTIONS = {
     "accuracy": "Accuracy on the test digits: every seed a point, the mean a bar. Dashed: what "

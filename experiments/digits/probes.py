@@ -23,7 +23,7 @@ from experiments.digits.model import (
 from experiments.digits.results import Counted, Growth, Reach, Times
 from experiments.digits.task import Task
 from experiments.digits.training import Trained
-from experiments.timing import interleaved_seconds
+from experiments.frame.timing import interleaved_seconds
 
 PROBED = 16
 CONTEXTS = (NUM_PIXELS, 1024, LONGEST_CONTEXT)

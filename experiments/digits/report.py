@@ -14,10 +14,10 @@ from experiments.digits.probes import EMPTY
 from experiments.digits.results import Baselines, Counted, Growth, Reach, Times, of_kind
 from experiments.digits.task import ORDERS, Task, make_split, make_tasks
 from experiments.digits.training import Trained
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.timing import median_and_quartiles
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread, median_and_quartiles
+from experiments.frame.tables import Table, markdown, show
 
 CLAIM = (
     "An RNN trains serially and streams with a state of fixed size; structured linear recurrences "

@@ -10,11 +10,11 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
 from experiments.digits.config import Config
 from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
-from experiments.fitting import failed_rows
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import failed_rows
 
 SCORED_TOGETHER = NUM_VALIDATION
 EVERY = 10  # epochs from one checkpoint to the next

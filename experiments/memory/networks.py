@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrnn as jr
-from experiments import matched
+from experiments.frame import models as matched
 from experiments.memory.tasks import NUM_SYMBOLS, NUM_TOKENS, TOLERANCE, Examples
 from jaxrnn.types import Layer
 

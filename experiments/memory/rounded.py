@@ -10,8 +10,8 @@ import optax
 from jax import lax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter
 from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.counting import Counted, all_histories, as_codes, count
 from jaxrnn.types import Cell

@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.checkpoints import Checkpoints
 from experiments.data.employment import load_employment
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.minimal.baselines import make_baselines
 from experiments.minimal.comparison import baseline_entry, model_entry
 from experiments.minimal.config import Config
@@ -24,7 +25,6 @@ from experiments.minimal.report import report
 from experiments.minimal.results import Choice, Evaluated
 from experiments.minimal.task import Task, make_task, scaled_changes, training_changes
 from experiments.minimal.training import UPDATES_PER_CALL, Setting, Trained, train
-from experiments.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from pathlib import Path
 
-from experiments.options import require, require_counts, require_positive, require_seed
+from experiments.frame.options import require, require_counts, require_positive, require_seed
 
 FIRST_TEST_YEARS = (2012, 2014)
 

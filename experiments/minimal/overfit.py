@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Checkpoints
 from experiments.minimal.config import Config
 from experiments.minimal.training import (
     UPDATES_PER_CALL,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data.employment import INDUSTRIES
-from experiments.figures import PALETTE, figure
+from experiments.frame.figures import PALETTE, figure
 from experiments.minimal.comparison import change_errors, run_freely
 from experiments.minimal.results import Evaluated
 from experiments.minimal.task import scale, scaled_changes

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 
 from experiments.data.employment import INDUSTRIES
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
 from experiments.minimal import plots, verdicts
 from experiments.minimal.comparison import Entry, change_errors, difference, run_freely
 from experiments.minimal.config import Config
 from experiments.minimal.results import Choice, Evaluated
 from experiments.minimal.task import HELD_OUT, scaled_changes
 from experiments.minimal.training import Trained
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "Six checks tell whether a recurrent network is put together, trained and judged rightly. Here "

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import failed_rows
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import failed_rows
 from experiments.minimal.config import Config
 from jaxrnn.training import LossFn
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.verdicts import Expectation, Verdict
 from experiments.minimal.comparison import LEVEL, Entry, change_errors, difference
 from experiments.minimal.config import Config
 from experiments.minimal.forecasts import Forecasts
 from experiments.minimal.probes import Difference, PaddingProbe
 from experiments.minimal.training import Trained
-from experiments.verdicts import Line, Verdict
 
 UNEXPLAINED = 1e-3
 TOLERANCE, CAUGHT = 1e-5, 1e-3
@@ -19,28 +19,28 @@ NORMS = ("gradient_norm", "recurrent_gradient_norm", "input_gradient_norm")
 RECORDED = ("width", "truncation", "evaluator", "num_params", "status")
 
 
-OVERFIT = Line(
+OVERFIT = Expectation(
     "1 overfits a short sequence",
     f"of 24 targets at most {UNEXPLAINED:g} of the variance is left, for every seed",
 )
-PADDING = Line(
+PADDING = Expectation(
     "2 masked padding changes nothing",
     "no bit of outputs, carry or gradients differs; without the mask the carry does",
 )
-BOUNDARIES = Line(
+BOUNDARIES = Expectation(
     "3 mixed boundaries are caught",
     f"right ways within {TOLERANCE:g} of the sequences alone, every wrong way beyond {CAUGHT:g}",
 )
-GENERATION = Line(
+GENERATION = Expectation(
     "4 teacher-forced and free-running apart",
     f"equal at the first month (to {TOLERANCE:g}); no truth after the origin reaches a free run",
 )
-BASELINES = Line(
+BASELINES = Expectation(
     "5 split, and compared with baselines",
     "nothing of the training depends on what is tested on; better than without memory, and no "
     f"baseline better ({LEVEL} % intervals)",
 )
-RECORD = Line(
+RECORD = Expectation(
     "6 recorded",
     "norms of every update beside truncation, width and evaluator; the seed provoked to fail is "
     f"marked failed, and of the others at most {100 * FAILED_SHARE:g} %",

@@ -7,7 +7,7 @@ import jax
 
 import jaxrnn as jr
 from experiments.data.source import CLASSES, NUM_CHARACTERS
-from experiments.matched import matched_width
+from experiments.frame.models import matched_width
 from experiments.tagging.config import Config
 from experiments.tagging.task import Rows
 

@@ -8,7 +8,7 @@ import jax
 
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS
-from experiments.matched import count_params
+from experiments.frame.models import count_params
 from experiments.translate.config import ADDITIVE, DOT, FIXED, REVERSED, Config
 
 FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)

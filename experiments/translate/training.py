@@ -8,9 +8,9 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
 from experiments.data.spelled import PAD, Pairs
-from experiments.fitting import Fitted, Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted, Fitter
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.model import initial_params, make_model
 from experiments.translate.task import minibatches

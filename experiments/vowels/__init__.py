@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from experiments.checkpoints import Checkpoints
 from experiments.data import vowels
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.vowels.config import NUM_HELD_OUT, Config, Model, Readout
 from experiments.vowels.report import report
 from experiments.vowels.training import Trained, train

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.data.vowels import LENGTHS, NUM_SPEAKERS, NUM_TRAINING
-from experiments.options import (
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,

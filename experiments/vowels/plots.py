@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.lines import Line2D
 
-from experiments.figures import PALETTE, figure
+from experiments.frame.figures import PALETTE, figure
 from experiments.vowels.config import Config
 from experiments.vowels.training import Trained
 

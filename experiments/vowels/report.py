@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread
+from experiments.frame.tables import Table, markdown, show
 from experiments.vowels import plots
 from experiments.vowels.config import Config
 from experiments.vowels.training import Trained

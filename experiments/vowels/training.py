@@ -10,9 +10,9 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
 from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings
-from experiments.tables import mean_and_spread
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.stats import mean_and_spread
 from experiments.vowels.config import Config, Model, Readout
 from experiments.vowels.model import Classifier, make_classifier
 from experiments.vowels.scoring import (

@@ -6,8 +6,8 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from experiments import cli
-from experiments.progress import Bar
+from experiments.frame import cli
+from experiments.frame.progress import Bar
 
 OPTIONS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,

@@ -20,10 +20,10 @@ import optax
 import pytest
 
 import jaxrnn as jr
-from experiments import cli
-from experiments.checkpoints import Checkpoints
-from experiments.errors import ExperimentError
-from experiments.progress import progress_bar
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.errors import ExperimentError
+from experiments.frame.progress import progress_bar
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,17 +6,17 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import cli
-from experiments.checkpoints import Checkpoints
 from experiments.data.digits import load_digits
 from experiments.digits import measure, report, training
 from experiments.digits.config import Config
 from experiments.digits.model import sized
 from experiments.digits.results import Baselines, Counted, Growth, Reach, Times
 from experiments.digits.task import make_split, make_tasks
-from experiments.fitting import failed_rows
-from experiments.page import html_page
-from experiments.run_folder import RunFolder
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import failed_rows
+from experiments.frame.legacy import html_page
+from experiments.frame.run_folder import RunFolder
 
 SMALL = Config(
     models=("gru",), num_params=1000, seeds=1, epochs=2, rounds=1, lengths=(4, 8), quick=True

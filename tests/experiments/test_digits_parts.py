@@ -15,7 +15,7 @@ from experiments.digits.depth import sequential_depth
 from experiments.digits.model import FAMILIES, make_model
 from experiments.digits.results import Counted, Growth, Reach
 from experiments.digits.task import ORDERS, make_split, make_tasks
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 
 @pytest.fixture(scope="module")

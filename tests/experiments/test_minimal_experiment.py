@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments import cli
+from experiments.frame import cli
 from experiments.minimal import choices
 from experiments.minimal.config import Config
 from experiments.minimal.training import Setting

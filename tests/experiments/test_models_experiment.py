@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrnn as jr
-from experiments import cli
-from experiments.catalogue import COMPOSED, MODELS, Sizes
-from experiments.models import multiply_adds
-from experiments.support import accepted_evaluators, support
+from experiments.frame import cli
+from experiments.frame.models import MODELS, Sizes
+from experiments.models import COMPOSED, multiply_adds
+from experiments.models.support import accepted_evaluators, support
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/models.md"
 

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure  # noqa: E402
 
-from experiments import plots  # noqa: E402
+from experiments.frame import plots  # noqa: E402
 
 KEY = jax.random.key(0)
 CELL = jr.elman(3)

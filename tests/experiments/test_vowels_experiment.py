@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from experiments import cli
 from experiments.data import vowels
+from experiments.frame import cli
 from experiments.vowels import Config, prepare
 from experiments.vowels.model import RECURRENCES, make_classifier
 from experiments.vowels.report import report

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 
-from experiments.figures import PALETTE
+from experiments.frame.figures import PALETTE
 from jaxrnn.diagnostics import Cost
 
 _LOG10 = np.log(10)

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 import jaxrnn as jr
-from experiments.errors import ExperimentError
-from experiments.figures import PALETTE, figure
-from experiments.page import Page, Picture
-from experiments.progress import progress_bar
-from experiments.tables import Table, markdown, show
+from experiments.frame.errors import ExperimentError
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.progress import progress_bar
+from experiments.frame.tables import Table, markdown, show
 
 MIB = 2**20
 CLAIM = (

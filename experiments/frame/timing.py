@@ -38,9 +38,3 @@ def compiled_fresh(make: Callable[[], Callable[..., Any]], *args: Any) -> tuple[
     start = time.perf_counter()
     compiled = function.lower(*args).compile()
     return compiled, time.perf_counter() - start
-
-
-def median_and_quartiles(values: np.ndarray, digits: int = 2) -> str:
-    """The median, with the quartiles in brackets."""
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 import jaxrnn as jr
-from experiments.errors import ExperimentError
-from experiments.figures import PALETTE, figure
-from experiments.page import Page, Picture
-from experiments.progress import progress_bar
-from experiments.tables import Table, markdown, show
-from experiments.timing import interleaved_seconds
+from experiments.frame.errors import ExperimentError
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.progress import progress_bar
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.timing import interleaved_seconds
 from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
 
 JACOBIANS = ("full", "diagonal")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -32,11 +31,3 @@ def markdown(table: Table) -> str:
     rules = ["---" if index < table.num_names else "--:" for index in range(len(table.columns))]
     lines = ["| " + " | ".join(row) + " |" for row in (table.columns, rules, *table.rows)]
     return "\n".join([f"## {table.title}", "", *lines, ""])
-
-
-def mean_and_spread(values: np.ndarray, digits: int = 1) -> str:
-    """Mean ± standard deviation of the sample, as far as there are values for them."""
-    if len(values) == 0:
-        return "-"
-    mean = f"{np.mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"

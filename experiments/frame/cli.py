@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import io
 import re
 import sys
@@ -10,26 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.errors import ExperimentError
+from experiments import EXPERIMENTS, GROUPS
+from experiments.frame.errors import ExperimentError
 
-EXPERIMENTS = {
-    "minimal": "Six checks of a recurrent network, pass or fail, on employment by industry.",
-    "vowels": "Who is speaking? Elman, GRU and LSTM on recorded vowels; what padding does.",
-    "memory": "What a state can carry: counted, and learnt by twelve models on five tasks.",
-    "gradients": "Vanishing and exploding: Jacobians, gates, number formats, clipping, truncation.",
-    "characters": "The next character of Python's own texts: five mixers, bits and free running.",
-    "memorisation": "A page to point at: which earlier characters a prediction depends on.",
-    "tagging": "The token of every character of Python source: both directions, packed or padded.",
-    "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
-    "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, memory, reach.",
-    "cost": "Measured time and memory of RNN, state space and attention against T.",
-    "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
-    "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
-    "newton": "When Newton's method on a whole sequence converges, and when it does not.",
-    "models": "A table of all models: carry, memory, multiply-adds, depth, and what they support.",
-    "rounding": "Every model in float32 against float64, along 65,536 steps.",
-    "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
-}
 EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "sklearn", "tyro", "vega_datasets")
 
 FAILED, INTERRUPTED = 2, 130
@@ -52,11 +36,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _listing() -> str:
-    rows = [f"  {name:<16}{line}" for name, line in EXPERIMENTS.items()]
-    return "\n".join(
-        ["usage: python -m experiments NAME [options]", "", *rows]
-        + ["", "python -m experiments NAME --help explains the options of one."]
-    )
+    lines = ["usage: python -m experiments NAME [options]"]
+    for title, group in GROUPS.items():
+        lines += ["", title, *(f"  {name:<16}{line}" for name, line in group.items())]
+    lines += ["", "python -m experiments NAME --help explains the options of one experiment."]
+    return "\n".join(lines)
 
 
 def _load(name: str) -> Any:
@@ -90,7 +74,7 @@ def _parse(config_class: Any, options: Sequence[str], prog: str) -> Any:
 
 
 def _sentence(box: str) -> str:
-    """The message of tyro's framed error as one line: what stands between title and next rule."""
+    """The message of tyro's framed error as one line: what follows its title."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
     blocks = re.split(r".*(?:[╭╰]|[─-]{5}).*\n", plain)
     message = blocks[1] if len(blocks) > 1 else plain
@@ -98,19 +82,13 @@ def _sentence(box: str) -> str:
 
 
 def _run(name: str, experiment: Any, config: Any) -> int:
-    from experiments.page import Page, html_page
-    from experiments.run_folder import RunFolder, environment
+    from experiments.frame.run_folder import RunFolder, environment
 
     start = time.perf_counter()
-    results, interrupted = [], False
     with RunFolder.create(name, config.out) as folder:
-        try:
-            for result in _measure(name, experiment, config, folder):
-                results.append(result)
-        except KeyboardInterrupt:
-            interrupted = True
+        results, interrupted = _measured(name, experiment, config, folder)
         resumable = folder.settle_checkpoints(keep=interrupted)
-        if not results and not resumable:
+        if results is None and not resumable:
             raise KeyboardInterrupt
         run = {
             "experiment": name,
@@ -119,12 +97,8 @@ def _run(name: str, experiment: Any, config: Any) -> int:
             "environment": environment(),
             "seconds": round(time.perf_counter() - start, 1),
         }
-        folder.write_json("config.json", run)
-        page = Page(name, "No part of the run had ended.", [], [], [], [])
-        if results:
-            page = experiment.report(config, results, folder)
-        if page is not None:
-            folder.write_text("report.html", html_page(page, run, folder.partial))
+        folder.write("config.json", run)
+        _report(name, experiment, config, results, run, folder)
         path = folder.keep()
     if interrupted:
         further = f"; --resume {path} goes on from there" if resumable else ""
@@ -133,15 +107,47 @@ def _run(name: str, experiment: Any, config: Any) -> int:
     return 0
 
 
-def _measure(name: str, experiment: Any, config: Any, folder: Any) -> Any:
-    """The results one by one; an experiment that can be resumed gets its checkpoints."""
-    if not hasattr(config, "resume"):
-        return experiment.measure(config)
-    from experiments.checkpoints import Checkpoints
+def _measured(name: str, experiment: Any, config: Any, folder: Any) -> tuple[Any, bool]:
+    """The last results that `measure` yielded, or None, and whether it was interrupted.
 
-    checkpoints = Checkpoints.of_run(folder, name, config)
-    print(f"if it is killed, --resume {folder.wanted} goes on", file=sys.stderr)
-    return experiment.measure(config, checkpoints)
+    Every yield is the results so far, so an interrupted run is reported like a complete one in
+    which something is missing.
+    """
+    results, arguments = None, [config]
+    if hasattr(config, "resume"):
+        from experiments.frame.checkpoints import Checkpoints
+
+        arguments.append(Checkpoints.of_run(folder, name, config))
+        print(f"if it is killed, --resume {folder.wanted} goes on", file=sys.stderr)
+    results_so_far = experiment.measure(*arguments)
+    if _is_legacy(experiment):
+        from experiments.frame import legacy
+
+        results_so_far = legacy.so_far(results_so_far)
+    try:
+        for so_far in results_so_far:
+            results = so_far
+    except KeyboardInterrupt:
+        return results, True
+    return results, False
+
+
+def _report(name: str, experiment: Any, config: Any, results: Any, run: Any, folder: Any) -> None:
+    from experiments.frame.figures import style
+    from experiments.frame.legacy import write_page
+    from experiments.frame.report import Report, write_report
+
+    with style():
+        if results is None:
+            write_report(name, Report("No part of the run had ended."), run, folder)
+        elif _is_legacy(experiment):
+            write_page(experiment, config, results, run, folder)
+        else:
+            write_report(name, experiment.report(config, results), run, folder)
+
+
+def _is_legacy(experiment: Any) -> bool:
+    return "folder" in inspect.signature(experiment.report).parameters
 
 
 def _say(message: str, status: int) -> int:

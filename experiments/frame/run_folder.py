@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 CHECKPOINTS = "checkpoints"
 
@@ -54,20 +54,31 @@ class RunFolder:
         """Where to write the file called `name`."""
         return self.partial / name
 
+    def write(self, name: str, content: Any) -> None:
+        """Writes rows to a `.csv`, content to a `.json`, and text to any other file.
+
+        Rows are mappings with the same keys; without rows no file is written.
+        """
+        suffix = Path(name).suffix
+        if suffix == ".json":
+            self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")
+        elif suffix != ".csv":
+            self.write_text(name, content)
+        elif rows := list(content):
+            text = io.StringIO()
+            writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            self.write_text(name, text.getvalue())
+
     def write_text(self, name: str, text: str) -> None:
         self.path(name).write_text(text, encoding="utf-8")
 
     def write_json(self, name: str, content: Any) -> None:
-        self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")
+        self.write(name, content)
 
     def write_csv(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """One line a row, in the columns of the first."""
-        rows = list(rows)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        self.write_text(name, text.getvalue())
+        self.write(name, rows)
 
     def settle_checkpoints(self, keep: bool) -> bool:
         """Whether there are checkpoints that stay; those of a run that is through go."""

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.errors import ExperimentError
-from experiments.run_folder import CHECKPOINTS, RunFolder
+from experiments.frame.errors import ExperimentError
+from experiments.frame.run_folder import CHECKPOINTS, RunFolder
 
 ARRAYS = "arrays"
 NOT_IDENTITY = ("out", "resume")  # options that change no result

@@ -3,8 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +11,14 @@ import numpy as np
 from matplotlib.patches import Patch
 
 import jaxrnn as jr
-from experiments.catalogue import COMPOSED, KINDS, LAYER, MODELS, Model, Sizes, check_options
-from experiments.errors import ExperimentError
-from experiments.figures import PALETTE, figure
-from experiments.page import Page, Picture
-from experiments.progress import progress_bar
-from experiments.run_folder import environment
-from experiments.support import Support, accepted_evaluators, support
-from experiments.tables import Table, markdown, show
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.models import EVEN, KINDS, LAYER, MODELS, CatalogueOptions, Model, Sizes
+from experiments.frame.options import Count, multiple_of
+from experiments.frame.progress import progress_bar
+from experiments.frame.run_folder import environment
+from experiments.frame.tables import Table, markdown, show
+from experiments.models.support import Support, accepted_evaluators, support
 
 MIB = 2**20
 INTRODUCTION = """# All models side by side
@@ -42,11 +41,10 @@ comes from running that: NaN at masked steps inside a sequence against the real 
 with two sequences against each alone, both of these read from the end, and a loop of `step`
 against `unroll`. The contract tests hold all of it to more digits, with gradients.
 """
-QUICK_MODELS = ("gru", "min_gru", "self_attention")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(CatalogueOptions):
     """Carry, training memory, multiply-adds, depth, and what each model was seen to support.
 
     Training memory is what XLA plans for temporaries of the gradient of the mean square of the
@@ -54,33 +52,40 @@ class Config:
     floating-point operations that XLA counts in one compiled step.
     """
 
-    models: tuple[str, ...] = tuple(MODELS)
-    """Names of models."""
-    width: int = 64
+    QUICK = {"models": ("gru", "min_gru", "self_attention"), "num_steps": 128}
+
+    width: Annotated[int, multiple_of(8)] = 64
     """Input features and units."""
-    num_states: int = 16
+    state_size: Annotated[int, EVEN] = 16
     """State size of the linear models."""
-    num_steps: int = 1024
+    num_steps: Count = 1024
     """Steps of the gradient."""
-    batch_size: int = 4
+    batch_size: Count = 4
     """Sequences of the gradient."""
-    out: Path | None = None
-    """A new folder to write to; runs/models/TIME when left out."""
-    quick: bool = False
-    """A short form: three models, 128 steps."""
 
-    @classmethod
-    def quick_form(cls) -> "Config":
-        """What `--quick` makes the defaults."""
-        return cls(models=QUICK_MODELS, num_steps=128, quick=True)
 
-    def check(self) -> None:
-        """Raises ExperimentError for a value that cannot be run."""
-        check_options(self.models, self.width, self.num_states)
-        for name in ("num_steps", "batch_size"):
-            if getattr(self, name) < 1:
-                option = f"--{name.replace('_', '-')}"
-                raise ExperimentError(f"{option} must be at least 1, got {getattr(self, name)}")
+OF_ITS_PARTS = "that of what it holds"
+NONE = "none"
+COMPOSED = {
+    "dense": NONE,
+    "embed": NONE,
+    "gated_mlp": NONE,
+    "layer_norm": NONE,
+    "dropout": NONE,
+    "cross_attention": "the source: S (M + A) numbers and S flags",
+    "attending": "that of the cell, and the source: S (M + A) numbers and S flags",
+    "recurrent": "that of the cell",
+    "simple_cell": "H numbers, or what it is given",
+    "learned_initial_carry": "that of the cell",
+    "zoneout": "that of the cell",
+    "recurrent_dropout": "that of the cell",
+    "serial": OF_ITS_PARTS,
+    "residual": OF_ITS_PARTS,
+    "block": OF_ITS_PARTS,
+    "classifier": OF_ITS_PARTS,
+    "language_model": OF_ITS_PARTS,
+    "bidirectional": "those of both directions; it sees the future and cannot stream",
+}
 
 
 class Described(NamedTuple):
@@ -121,7 +126,7 @@ def measure(config: Config) -> Iterator[Described]:
 
 
 def _describe(config, name):
-    entry, sizes = MODELS[name], Sizes.of(config.width, config.num_states)
+    entry, sizes = MODELS[name], Sizes.of(config.width, config.state_size)
     model = entry.make(sizes)
     params = model.init(jax.random.key(0), config.width)
     carry = jax.tree.leaves(jax.eval_shape(model.initial_carry, params))
@@ -214,7 +219,7 @@ def _cost_table(config, results):
     ]
     columns = ("model", "parameters", "carry", "carry KiB", "training MiB")
     columns += ("multiply-adds of a step", "=", "compiled")
-    sizes = Sizes.of(config.width, config.num_states)._asdict()
+    sizes = Sizes.of(config.width, config.state_size)._asdict()
     letters = ", ".join(f"{letter} = {number}" for letter, number in sizes.items())
     training = f"training with {config.batch_size} x {config.num_steps:,} steps"
     return Table(f"Size and cost at {letters}; {training}", columns, rows)

@@ -4,36 +4,12 @@ import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from experiments.tables import Table
+from experiments.frame.tables import Table
 
-
-class Picture(NamedTuple):
-    """A PNG file of the run folder, and what it shows."""
-
-    name: str
-    caption: str
-
-
-class Page(NamedTuple):
-    """What an experiment has to say; the set-up is added by what ran it.
-
-    Attributes:
-        title: Its name.
-        claim: What it is about to show, in a sentence or two.
-        tables: The numbers.
-        pictures: The figures, in the order of the argument.
-        found: What came out, a sentence each.
-        failed: What did not work, did not hold or was not measured, a sentence each.
-    """
-
-    title: str
-    claim: str
-    tables: Sequence[Table]
-    pictures: Sequence[Picture]
-    found: Sequence[str]
-    failed: Sequence[str]
+if TYPE_CHECKING:
+    from experiments.frame.report import Picture, Report
 
 
 _STYLE = """
@@ -60,33 +36,41 @@ figcaption { color: #444; font-size: 0.92rem; }
 _VERDICTS = {"pass": "pass", "FAIL": "fail"}
 
 
-def html_page(page: Page, run: Mapping[str, Any], folder: Path) -> str:
-    """The whole document.
+def html_page(
+    title: str,
+    report: "Report",
+    verdicts: Sequence[Table],
+    run: Mapping[str, Any],
+    folder: Path,
+) -> str:
+    """The whole document: what came out, the verdicts and pictures, and then the numbers.
 
     Args:
-        page: What the experiment says.
+        title: The experiment's name.
+        report: What it says.
+        verdicts: The table of its verdicts, if it has any.
         run: What ran it: `status`, `seconds`, `options` (a mapping) and `environment`.
         folder: Where the pictures are; they go into the document.
     """
-    interrupted = run["status"] != "complete"
-    failed = list(page.failed)
-    if interrupted:
-        failed.insert(0, "The run was interrupted: here is what was done until then.")
-    pictures = [_figure(picture, folder) for picture in page.pictures]
+    failed = list(report.failed)
+    if run["status"] != "complete":
+        failed.insert(0, "The run was interrupted: this is what had been done by then.")
     body = [
-        f"<h1>{_text(page.title)}</h1>",
+        f"<h1>{_text(title)}</h1>",
         f'<p class="status">{_text(run["status"])}, {_text(run["seconds"])} s</p>',
-        f'<p class="claim">{_text(page.claim)}</p>',
-        *_section("What was found", _sentences(page.found, "Nothing was measured.")),
+        f'<p class="claim">{_text(report.claim)}</p>',
+        *_section("What was found", _sentences(report.found, "Nothing was measured.")),
         *_section("What failed", _sentences(failed, "Nothing.")),
-        *_section("Results", [*map(_table, page.tables), *pictures]),
+        *_section("Expected and measured", map(_table, verdicts)),
+        *_section("Figures", (_figure(picture, folder) for picture in report.pictures)),
+        *_section("Tables", map(_table, report.tables)),
         *_section("Set-up", map(_table, _setup(run))),
     ]
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(page.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+            f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
             *body,
             "</body>\n</html>\n",
         ]
@@ -94,7 +78,9 @@ def html_page(page: Page, run: Mapping[str, Any], folder: Path) -> str:
 
 
 def _section(title: str, parts: Iterable[str]) -> list[str]:
-    return [f"<h2>{_text(title)}</h2>", *parts]
+    """A heading and its parts; nothing at all without parts."""
+    parts = list(parts)
+    return [f"<h2>{_text(title)}</h2>", *parts] if parts else []
 
 
 def _sentences(sentences: Sequence[str], otherwise: str) -> list[str]:
@@ -117,8 +103,8 @@ def _table(table: Table) -> str:
     return f'<div class="scroll"><table>{caption}\n{chr(10).join(rows)}\n</table></div>'
 
 
-def _figure(picture: Picture, folder: Path) -> str:
-    data = base64.b64encode((folder / picture.name).read_bytes()).decode("ascii")
+def _figure(picture: "Picture", folder: Path) -> str:
+    data = base64.b64encode((folder / picture.file).read_bytes()).decode("ascii")
     caption = _text(picture.caption)
     return (
         f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'

@@ -11,12 +11,13 @@ import numpy as np
 from jax import lax
 
 import jaxrnn as jr
-from experiments.errors import ExperimentError
-from experiments.figures import PALETTE, figure
-from experiments.page import Page, Picture
-from experiments.progress import progress_bar
-from experiments.tables import Table, markdown, show
-from experiments.timing import compiled_fresh, interleaved_seconds, median_and_quartiles
+from experiments.frame.errors import ExperimentError
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.progress import progress_bar
+from experiments.frame.stats import median_and_quartiles
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.timing import compiled_fresh, interleaved_seconds
 
 MIB = 2**20
 OURS, FLOOR = "linear_scan", "bytes once"
