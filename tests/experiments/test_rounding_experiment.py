@@ -42,7 +42,7 @@ def test_a_small_run_writes_a_row_for_every_time(tmp_path):
     [
         (["--models", "perceptron"], "--models must be among"),
         (["--num-steps", "1"], "--num-steps must be at least 2, got 1"),
-        (["--width", "12"], "--width must be a multiple of 8, got 12"),
+        (["--width", "12"], "--width must be a positive multiple of 8, got 12"),
         (["--state-size", "3"], "--state-size must be even and positive, got 3"),
     ],
 )
