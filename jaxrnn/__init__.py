@@ -1,175 +1,273 @@
 """Recurrent networks as pure functions: cells, one engine, and how it is evaluated."""
 
-from jaxrnn.boundary import broadcast_carry as broadcast_carry
-from jaxrnn.boundary import detach as detach
-from jaxrnn.boundary import select_carry as select_carry
-from jaxrnn.cells.diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
-from jaxrnn.cells.diagonal_rnn import diagonal_rnn as diagonal_rnn
-from jaxrnn.cells.elman import ElmanCarry as ElmanCarry
-from jaxrnn.cells.elman import ElmanParams as ElmanParams
-from jaxrnn.cells.elman import elman as elman
-from jaxrnn.cells.ema import EMAParams as EMAParams
-from jaxrnn.cells.ema import ema as ema
-from jaxrnn.cells.gru import GRUCarry as GRUCarry
-from jaxrnn.cells.gru import GRUParams as GRUParams
-from jaxrnn.cells.gru import gru as gru
-from jaxrnn.cells.lru import LRUParams as LRUParams
-from jaxrnn.cells.lru import lru as lru
-from jaxrnn.cells.lstm import LSTMCarry as LSTMCarry
-from jaxrnn.cells.lstm import LSTMNorm as LSTMNorm
-from jaxrnn.cells.lstm import LSTMParams as LSTMParams
-from jaxrnn.cells.lstm import lstm as lstm
-from jaxrnn.cells.mgu import MGUCarry as MGUCarry
-from jaxrnn.cells.mgu import MGUParams as MGUParams
-from jaxrnn.cells.mgu import mgu as mgu
-from jaxrnn.cells.min_gru import MinGRUParams as MinGRUParams
-from jaxrnn.cells.min_gru import min_gru as min_gru
-from jaxrnn.cells.min_lstm import MinLSTMParams as MinLSTMParams
-from jaxrnn.cells.min_lstm import min_lstm as min_lstm
-from jaxrnn.cells.rg_lru import RGLRUCarry as RGLRUCarry
-from jaxrnn.cells.rg_lru import RGLRUParams as RGLRUParams
-from jaxrnn.cells.rg_lru import rg_lru as rg_lru
-from jaxrnn.cells.s4d import S4DParams as S4DParams
-from jaxrnn.cells.s4d import s4d as s4d
-from jaxrnn.cells.s5 import S5Params as S5Params
-from jaxrnn.cells.s5 import s5 as s5
-from jaxrnn.cells.s6 import S6Params as S6Params
-from jaxrnn.cells.s6 import s6 as s6
-from jaxrnn.cells.slstm import SLSTMCarry as SLSTMCarry
-from jaxrnn.cells.slstm import SLSTMParams as SLSTMParams
-from jaxrnn.cells.slstm import slstm as slstm
-from jaxrnn.combinators import ComplexParts as ComplexParts
-from jaxrnn.combinators import LearnedInitialCarryParams as LearnedInitialCarryParams
-from jaxrnn.combinators import learned_initial_carry as learned_initial_carry
-from jaxrnn.combinators import simple_cell as simple_cell
-from jaxrnn.diagnostics.cost import Cost as Cost
-from jaxrnn.diagnostics.cost import cost as cost
-from jaxrnn.diagnostics.cost import state_capacity_bits as state_capacity_bits
-from jaxrnn.diagnostics.jacobians import carry_jacobians as carry_jacobians
-from jaxrnn.diagnostics.jacobians import spectral_radius as spectral_radius
-from jaxrnn.diagnostics.lyapunov import lyapunov_exponents as lyapunov_exponents
-from jaxrnn.diagnostics.norms import carry_norms as carry_norms
-from jaxrnn.diagnostics.saturation import saturation as saturation
-from jaxrnn.diagnostics.sensitivity import input_sensitivity as input_sensitivity
-from jaxrnn.diagnostics.sensitivity import last_output_sensitivity as last_output_sensitivity
-from jaxrnn.diagnostics.sensitivity import memory_horizon as memory_horizon
-from jaxrnn.diagnostics.spectrum import jacobian_spectrum as jacobian_spectrum
-from jaxrnn.encoder_decoder import EncoderDecoder as EncoderDecoder
-from jaxrnn.encoder_decoder import EncoderDecoderParams as EncoderDecoderParams
-from jaxrnn.encoder_decoder import encoder_decoder as encoder_decoder
-from jaxrnn.evaluators.associative import associative as associative
-from jaxrnn.evaluators.auto import auto as auto
-from jaxrnn.evaluators.chunked import ChunkedInfo as ChunkedInfo
-from jaxrnn.evaluators.chunked import chunked as chunked
-from jaxrnn.evaluators.newton import NewtonInfo as NewtonInfo
-from jaxrnn.evaluators.newton import newton as newton
-from jaxrnn.evaluators.sequential import sequential as sequential
-from jaxrnn.generation.forcing import scheduled_sampling as scheduled_sampling
-from jaxrnn.generation.forcing import teacher_forced as teacher_forced
-from jaxrnn.generation.running import FreeRun as FreeRun
-from jaxrnn.generation.running import Generated as Generated
-from jaxrnn.generation.running import free_run as free_run
-from jaxrnn.generation.running import generate as generate
-from jaxrnn.generation.sampling import next_token as next_token
-from jaxrnn.labels import GradientNorms as GradientNorms
-from jaxrnn.labels import gradient_norms as gradient_norms
-from jaxrnn.labels import parameter_labels as parameter_labels
-from jaxrnn.layers.attending import AttendingCarry as AttendingCarry
-from jaxrnn.layers.attending import AttendingParams as AttendingParams
-from jaxrnn.layers.attending import attending as attending
-from jaxrnn.layers.bidirectional import Directions as Directions
-from jaxrnn.layers.bidirectional import bidirectional as bidirectional
-from jaxrnn.layers.block import block as block
-from jaxrnn.layers.block import classifier as classifier
-from jaxrnn.layers.block import language_model as language_model
-from jaxrnn.layers.causal_conv import CausalConvParams as CausalConvParams
-from jaxrnn.layers.causal_conv import causal_conv as causal_conv
-from jaxrnn.layers.convolutional import convolutional as convolutional
-from jaxrnn.layers.cross_attention import Attended as Attended
-from jaxrnn.layers.cross_attention import Memory as Memory
-from jaxrnn.layers.cross_attention import attention_weights as attention_weights
-from jaxrnn.layers.cross_attention import cross_attention as cross_attention
-from jaxrnn.layers.cross_attention import source_memory as source_memory
-from jaxrnn.layers.dense import DenseParams as DenseParams
-from jaxrnn.layers.dense import dense as dense
-from jaxrnn.layers.dropout import dropout as dropout
-from jaxrnn.layers.embed import EmbedParams as EmbedParams
-from jaxrnn.layers.embed import embed as embed
-from jaxrnn.layers.gated_delta_net import GatedDeltaNetCarry as GatedDeltaNetCarry
-from jaxrnn.layers.gated_delta_net import GatedDeltaNetParams as GatedDeltaNetParams
-from jaxrnn.layers.gated_delta_net import gated_delta_net as gated_delta_net
-from jaxrnn.layers.gated_mlp import GatedMLPParams as GatedMLPParams
-from jaxrnn.layers.gated_mlp import gated_mlp as gated_mlp
-from jaxrnn.layers.layer_norm import LayerNormParams as LayerNormParams
-from jaxrnn.layers.layer_norm import layer_norm as layer_norm
-from jaxrnn.layers.mamba import MambaCarry as MambaCarry
-from jaxrnn.layers.mamba import MambaParams as MambaParams
-from jaxrnn.layers.mamba import mamba as mamba
-from jaxrnn.layers.mamba2 import Mamba2Carry as Mamba2Carry
-from jaxrnn.layers.mamba2 import Mamba2Params as Mamba2Params
-from jaxrnn.layers.mamba2 import SSDParams as SSDParams
-from jaxrnn.layers.mamba2 import mamba2 as mamba2
-from jaxrnn.layers.mlstm import MLSTMCarry as MLSTMCarry
-from jaxrnn.layers.mlstm import MLSTMParams as MLSTMParams
-from jaxrnn.layers.mlstm import mlstm as mlstm
-from jaxrnn.layers.recurrent import recurrent as recurrent
-from jaxrnn.layers.residual import residual as residual
-from jaxrnn.layers.s4 import S4Carry as S4Carry
-from jaxrnn.layers.s4 import S4Params as S4Params
-from jaxrnn.layers.s4 import s4 as s4
-from jaxrnn.layers.scores import AdditiveScoreParams as AdditiveScoreParams
-from jaxrnn.layers.scores import DotScoreParams as DotScoreParams
-from jaxrnn.layers.scores import Score as Score
-from jaxrnn.layers.scores import additive_score as additive_score
-from jaxrnn.layers.scores import dot_score as dot_score
-from jaxrnn.layers.self_attention import KeyValue as KeyValue
-from jaxrnn.layers.self_attention import SelfAttentionParams as SelfAttentionParams
-from jaxrnn.layers.self_attention import self_attention as self_attention
-from jaxrnn.layers.serial import serial as serial
-from jaxrnn.layers.window import Window as Window
-from jaxrnn.linear_scan import linear_scan as linear_scan
-from jaxrnn.losses import binary_loss as binary_loss
-from jaxrnn.losses import categorical_loss as categorical_loss
-from jaxrnn.losses import gaussian_loss as gaussian_loss
-from jaxrnn.losses import mean_over_sequences as mean_over_sequences
-from jaxrnn.losses import mean_over_steps as mean_over_steps
-from jaxrnn.losses import squared_loss as squared_loss
-from jaxrnn.losses import sum_over_steps as sum_over_steps
-from jaxrnn.noise import recurrent_dropout as recurrent_dropout
-from jaxrnn.noise import zoneout as zoneout
-from jaxrnn.randomness import MissingKey as MissingKey
-from jaxrnn.randomness import split_key as split_key
-from jaxrnn.sequences.batching import Batch as Batch
-from jaxrnn.sequences.batching import StreamBatch as StreamBatch
-from jaxrnn.sequences.batching import bucket_batches as bucket_batches
-from jaxrnn.sequences.batching import stream_batches as stream_batches
-from jaxrnn.sequences.masks import lengths_from_mask as lengths_from_mask
-from jaxrnn.sequences.masks import mask_from_lengths as mask_from_lengths
-from jaxrnn.sequences.masks import reset_from_done as reset_from_done
-from jaxrnn.sequences.masks import reset_from_segments as reset_from_segments
-from jaxrnn.sequences.packing import Packed as Packed
-from jaxrnn.sequences.packing import pack as pack
-from jaxrnn.sequences.packing import unpack as unpack
-from jaxrnn.sequences.pooling import last_valid as last_valid
-from jaxrnn.sequences.pooling import max_valid as max_valid
-from jaxrnn.sequences.pooling import mean_valid as mean_valid
-from jaxrnn.sequences.splits import EntityTimeSplit as EntityTimeSplit
-from jaxrnn.sequences.splits import split_by_entity_and_time as split_by_entity_and_time
-from jaxrnn.sequences.targets import ShiftedTargets as ShiftedTargets
-from jaxrnn.sequences.targets import shift_targets as shift_targets
-from jaxrnn.state_space import LinearCarry as LinearCarry
-from jaxrnn.state_space import Timed as Timed
-from jaxrnn.training import TrainState as TrainState
-from jaxrnn.training import make_epoch_step as make_epoch_step
-from jaxrnn.training import make_tbptt_step as make_tbptt_step
-from jaxrnn.training import make_train_step as make_train_step
-from jaxrnn.types import Affine as Affine
-from jaxrnn.types import Cell as Cell
-from jaxrnn.types import Evaluator as Evaluator
-from jaxrnn.types import Layer as Layer
-from jaxrnn.types import Path as Path
-from jaxrnn.types import Rollout as Rollout
-from jaxrnn.types import Split as Split
-from jaxrnn.unroll import carries as carries
-from jaxrnn.unroll import step as step
-from jaxrnn.unroll import unroll as unroll
+from jaxrnn import (
+    cells,
+    diagnostics,
+    generation,
+    layers,
+    losses,
+    mixers,
+    seq2seq,
+    sequences,
+    testing,
+    training,
+)
+from jaxrnn.cells import (
+    Timed,
+    diagonal_rnn,
+    elman,
+    ema,
+    gru,
+    learned_initial_carry,
+    lru,
+    lstm,
+    mgu,
+    min_gru,
+    min_lstm,
+    recurrent_dropout,
+    rg_lru,
+    s4d,
+    s5,
+    s6,
+    simple_cell,
+    slstm,
+    zoneout,
+)
+from jaxrnn.diagnostics import (
+    Cost,
+    carry_jacobians,
+    carry_norms,
+    count_cost,
+    input_sensitivity,
+    jacobian_spectrum,
+    last_output_sensitivity,
+    lyapunov_exponents,
+    memory_horizon,
+    saturation,
+    spectral_radius,
+    state_capacity_bits,
+)
+from jaxrnn.engine.carry import broadcast_carry, detach, select_carry
+from jaxrnn.engine.evaluators.associative import associative
+from jaxrnn.engine.evaluators.auto import auto
+from jaxrnn.engine.evaluators.chunked import ChunkedInfo, chunked
+from jaxrnn.engine.evaluators.convolution import convolutional
+from jaxrnn.engine.evaluators.newton.newton import NewtonInfo, newton
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.linear_scan import linear_scan
+from jaxrnn.engine.unroll import carries, step, unroll
+from jaxrnn.generation import (
+    FreeRun,
+    Generated,
+    free_run,
+    generate,
+    next_token,
+    scheduled_sampling,
+    teacher_forced,
+)
+from jaxrnn.layers import (
+    bidirectional,
+    block,
+    classifier,
+    dense,
+    dropout,
+    embed,
+    gated_mlp,
+    language_model,
+    layer_norm,
+    recurrent,
+    residual,
+    serial,
+)
+from jaxrnn.losses import (
+    binary_cross_entropy,
+    cross_entropy,
+    gaussian_nll,
+    mean_over_sequences,
+    mean_over_steps,
+    squared_error,
+    sum_over_steps,
+)
+from jaxrnn.mixers import causal_conv, gated_delta_net, mamba, mamba2, mlstm, s4, self_attention
+from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
+from jaxrnn.seq2seq import (
+    additive_score,
+    attention_cell,
+    attention_weights,
+    cross_attention,
+    dot_score,
+    encoder_decoder,
+    source_memory,
+)
+from jaxrnn.sequences import (
+    Batch,
+    EntityTimeSplit,
+    Packed,
+    ShiftedTargets,
+    StreamBatch,
+    bucket_batches,
+    last_valid,
+    lengths_from_mask,
+    mask_from_lengths,
+    max_valid,
+    mean_valid,
+    pack,
+    reset_from_done,
+    reset_from_segments,
+    shift_targets,
+    split_by_entity_and_time,
+    stream_batches,
+    unpack,
+)
+from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
+from jaxrnn.types import Affine, Cell, Evaluator, Layer, Rollout, Split
+
+__all__ = [
+    # Records
+    "Affine",
+    "Cell",
+    "Evaluator",
+    "Layer",
+    "Rollout",
+    "Split",
+    # Running a model
+    "unroll",
+    "step",
+    "carries",
+    "broadcast_carry",
+    "detach",
+    "select_carry",
+    # How a cell is evaluated
+    "associative",
+    "auto",
+    "ChunkedInfo",
+    "chunked",
+    "NewtonInfo",
+    "newton",
+    "sequential",
+    "convolutional",
+    "linear_scan",
+    # Cells
+    "elman",
+    "gru",
+    "lstm",
+    "mgu",
+    "simple_cell",
+    "slstm",
+    # Linear cells
+    "Timed",
+    "diagonal_rnn",
+    "ema",
+    "lru",
+    "min_gru",
+    "min_lstm",
+    "rg_lru",
+    "s4d",
+    "s5",
+    "s6",
+    # From cell to cell
+    "learned_initial_carry",
+    "recurrent_dropout",
+    "zoneout",
+    # Layers
+    "bidirectional",
+    "dense",
+    "dropout",
+    "embed",
+    "gated_mlp",
+    "layer_norm",
+    "recurrent",
+    "residual",
+    "serial",
+    # Recipes
+    "block",
+    "classifier",
+    "language_model",
+    # Sequence mixers
+    "causal_conv",
+    "gated_delta_net",
+    "mamba",
+    "mamba2",
+    "mlstm",
+    "s4",
+    "self_attention",
+    # From one sequence to another
+    "additive_score",
+    "attention_cell",
+    "attention_weights",
+    "cross_attention",
+    "dot_score",
+    "encoder_decoder",
+    "source_memory",
+    # Generation
+    "FreeRun",
+    "Generated",
+    "free_run",
+    "generate",
+    "next_token",
+    "scheduled_sampling",
+    "teacher_forced",
+    # Data
+    "Batch",
+    "EntityTimeSplit",
+    "Packed",
+    "ShiftedTargets",
+    "StreamBatch",
+    "bucket_batches",
+    "last_valid",
+    "lengths_from_mask",
+    "mask_from_lengths",
+    "max_valid",
+    "mean_valid",
+    "pack",
+    "reset_from_done",
+    "reset_from_segments",
+    "shift_targets",
+    "split_by_entity_and_time",
+    "stream_batches",
+    "unpack",
+    # Losses
+    "binary_cross_entropy",
+    "cross_entropy",
+    "gaussian_nll",
+    "mean_over_sequences",
+    "mean_over_steps",
+    "squared_error",
+    "sum_over_steps",
+    # Training
+    "GradientNorms",
+    "gradient_norms",
+    "parameter_labels",
+    "TrainState",
+    "make_epoch_step",
+    "make_tbptt_step",
+    "make_train_step",
+    # Diagnostics
+    "Cost",
+    "carry_jacobians",
+    "carry_norms",
+    "count_cost",
+    "input_sensitivity",
+    "jacobian_spectrum",
+    "last_output_sensitivity",
+    "lyapunov_exponents",
+    "memory_horizon",
+    "saturation",
+    "spectral_radius",
+    "state_capacity_bits",
+    # Packages: the records of parameters and carries live there
+    "cells",
+    "diagnostics",
+    "generation",
+    "layers",
+    "losses",
+    "mixers",
+    "seq2seq",
+    "sequences",
+    "testing",
+    "training",
+]
+
+
+def __dir__():
+    return sorted(__all__)

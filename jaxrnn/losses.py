@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrnn.sequences.masks import as_mask, concrete, zero_masked
+from jaxrnn.engine.masking import as_mask, concrete, zero_masked
 
 _NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
 
@@ -109,7 +109,7 @@ def mean_over_sequences(losses: Any, mask: Any = None, *, empty: Any = None) -> 
     return _ratio(means.sum(), flags.any(-1).sum(), empty)
 
 
-def categorical_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
+def cross_entropy(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
     """The cross-entropy of each step with one label.
 
         ℓₜ = log Σ_c exp(logitsₜ[c]) − logitsₜ[labelₜ]
@@ -128,7 +128,7 @@ def categorical_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
 
     Example:
         >>> logits = jnp.zeros((3, 4))
-        >>> print(categorical_loss(logits, jnp.array([0, 3, -1]), jnp.array([1, 1, 0])))
+        >>> print(cross_entropy(logits, jnp.array([0, 3, -1]), jnp.array([1, 1, 0])))
         [1.3862944 1.3862944 0.       ]
     """
     (logits,), flags = _as_predictions(mask, logits=logits)
@@ -140,7 +140,7 @@ def categorical_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
     return zero_masked(flags, jnp.where(inside, losses, jnp.nan))
 
 
-def binary_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
+def binary_cross_entropy(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
     """The cross-entropy of each step with D yes-or-no labels, summed over them.
 
         ℓₜ = −Σ_d yₜ log σ(logitsₜ) + (1 − yₜ) log(1 − σ(logitsₜ))
@@ -159,7 +159,7 @@ def binary_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
 
     Example:
         >>> logits = jnp.zeros((2, 1))
-        >>> print(binary_loss(logits, jnp.array([[1], [0]]), jnp.array([1, 0])))
+        >>> print(binary_cross_entropy(logits, jnp.array([[1], [0]]), jnp.array([1, 0])))
         [0.6931472 0.       ]
     """
     (logits,), flags = _as_predictions(mask, logits=logits)
@@ -170,7 +170,7 @@ def binary_loss(logits: Any, labels: Any, mask: Any = None) -> jax.Array:
     return zero_masked(flags, jnp.where(inside, losses, jnp.nan).sum(-1))
 
 
-def squared_loss(predictions: Any, targets: Any, mask: Any = None) -> jax.Array:
+def squared_error(predictions: Any, targets: Any, mask: Any = None) -> jax.Array:
     """The squared error of each step, summed over the features.
 
         ℓₜ = Σ_d (predictionₜ − targetₜ)²
@@ -188,7 +188,7 @@ def squared_loss(predictions: Any, targets: Any, mask: Any = None) -> jax.Array:
         ValueError: The shapes differ.
 
     Example:
-        >>> print(squared_loss(jnp.array([[1.0, 2.0]]), jnp.array([[0.0, 4.0]])))
+        >>> print(squared_error(jnp.array([[1.0, 2.0]]), jnp.array([[0.0, 4.0]])))
         [5.]
     """
     (predictions,), flags = _as_predictions(mask, predictions=predictions)
@@ -197,7 +197,7 @@ def squared_loss(predictions: Any, targets: Any, mask: Any = None) -> jax.Array:
     return optax.losses.squared_error(predictions, targets).sum(-1)
 
 
-def gaussian_loss(means: Any, log_scales: Any, targets: Any, mask: Any = None) -> jax.Array:
+def gaussian_nll(means: Any, log_scales: Any, targets: Any, mask: Any = None) -> jax.Array:
     """The negative log-likelihood of each step under D independent normal distributions.
 
         ℓₜ = Σ_d ½ ((targetₜ − meanₜ) / σₜ)² + log σₜ + ½ log 2π,  log σₜ = log_scalesₜ
@@ -216,7 +216,7 @@ def gaussian_loss(means: Any, log_scales: Any, targets: Any, mask: Any = None) -
         ValueError: The shapes differ.
 
     Example:
-        >>> print(gaussian_loss(jnp.zeros((1, 1)), jnp.zeros((1, 1)), jnp.ones((1, 1))))
+        >>> print(gaussian_nll(jnp.zeros((1, 1)), jnp.zeros((1, 1)), jnp.ones((1, 1))))
         [1.4189385]
     """
     (means, log_scales), flags = _as_predictions(mask, means=means, log_scales=log_scales)

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from jaxrnn import checks
-from jaxrnn.boundary import detach
-from jaxrnn.labels import gradient_norms
-from jaxrnn.randomness import MissingKey
+from jaxrnn.engine import checks
+from jaxrnn.engine.carry import detach
+from jaxrnn.engine.keys import MissingKey as MissingKey
+from jaxrnn.engine.keys import split_key as split_key
+from jaxrnn.roles import gradient_norms
 
 LossFn = Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]]
 TBPTTLossFn = Callable[[Any, Any, Any, Any], tuple[Any, tuple[Any, dict[str, Any]]]]

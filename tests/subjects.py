@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import jaxrnn as jr
-from jaxrnn import checks
+from jaxrnn.engine import precision
 
 
 def leaky(**changes):
@@ -18,7 +18,7 @@ def leaky(**changes):
         }
 
     def initial_carry(params, batch_shape=()):
-        return jnp.zeros((*batch_shape, 2), checks.compute_dtype(params))
+        return jnp.zeros((*batch_shape, 2), precision.compute_dtype(params))
 
     cell = jr.Cell(
         init=init,
@@ -46,11 +46,11 @@ def scanned(body):
             h = body(h, *inputs)
             return h, h
 
-        dtype = checks.compute_dtype(params)
+        dtype = precision.compute_dtype(params)
         return jr.Rollout(*lax.scan(step, carry, (xs.astype(dtype), mask, reset)))
 
     def initial_carry(params, batch_shape=()):
-        return jnp.zeros((*batch_shape, 3), checks.compute_dtype(params))
+        return jnp.zeros((*batch_shape, 3), precision.compute_dtype(params))
 
     return jr.Layer(
         init=lambda key, num_inputs: {"scale": jnp.ones(num_inputs)},

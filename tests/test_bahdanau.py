@@ -114,7 +114,7 @@ def test_a_stateful_decoder_in_front_of_the_attending_cell_starts_from_its_own_c
     np.testing.assert_array_equal(attends.memory.values, encoded.outputs)
     jax.tree.map(np.testing.assert_array_equal, own, decoder.initial_carry(params.decoder[0], (2,)))
     # The parts one after another are the whole.
-    looking = jr.attending(jr.gru(H), jr.additive_score(3), S, H)
+    looking = jr.attention_cell(jr.gru(H), jr.additive_score(3), S, H)
     read = jr.unroll(decoder, params.decoder[0], xs).outputs
     seen = jr.unroll(looking, params.decoder[1], read, carry=attends).outputs
     want = jr.unroll(jr.dense(V), params.decoder[2], seen).outputs
@@ -149,7 +149,7 @@ def test_a_decoder_that_attends_itself_keeps_its_own_source(attending_cell):
     score = jr.dot_score(3)
     built = jr.encoder_decoder(
         jr.gru(H),
-        jr.attending(jr.gru(H), score, S + 2, 2),
+        jr.attention_cell(jr.gru(H), score, S + 2, 2),
         jr.dense(V),
         attention=jr.additive_score(3),
         attending_cell=attending_cell,

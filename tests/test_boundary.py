@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn import boundary
-from jaxrnn.sequences.masks import zero_masked
+from jaxrnn.engine import masking, precision, time
+from jaxrnn.engine.masking import zero_masked
 
 
 class State(NamedTuple):
@@ -28,7 +28,7 @@ def state(value, *batch):
 
 
 def test_select_takes_whole_rows_of_every_leaf():
-    chosen = boundary.select(jnp.array([True, False]), state(1, 2), state(2, 2))
+    chosen = masking.select(jnp.array([True, False]), state(1, 2), state(2, 2))
     assert chosen.vector.tolist() == [[1, 1], [2, 2]]
     assert chosen.matrix[0].tolist() == [[1, 1, 1]] * 2
     assert chosen.count.tolist() == [1, 2]
@@ -39,7 +39,7 @@ def test_the_branch_not_taken_reaches_no_cotangent():
     flag = jnp.array([True, False])
 
     def total(yes, no):
-        return boundary.select(flag, yes, no).sum()
+        return masking.select(flag, yes, no).sum()
 
     of_yes, of_no = jax.grad(total, (0, 1))(jnp.array([1.0, jnp.nan]), jnp.array([jnp.inf, 2.0]))
     assert of_yes.tolist() == [1, 0] and of_no.tolist() == [0, 1]
@@ -65,7 +65,7 @@ def test_the_guarded_step_resets_first_and_masks_second(with_mask, with_reset):
     rows = np.array(list(itertools.product([False, True], repeat=2)))
     mask = rows[:, 0] if with_mask else None
     reset = rows[:, 1] if with_reset else None
-    step = boundary.guarded(counter(), ())
+    step = masking.guarded(counter(), ())
     carry = step(jnp.full((4, 1), 5.0), jnp.zeros((4, 1)), mask, reset)
     started = np.where(rows[:, 1] & with_reset, 0, 5)
     assert carry[:, 0].tolist() == (started + (rows[:, 0] | (not with_mask))).tolist()
@@ -78,16 +78,16 @@ def boundaries(reset):
 
 @pytest.mark.parametrize("reset", list(itertools.product([False, True], repeat=4)))
 def test_turned_flags_stand_at_the_same_boundaries(reset):
-    turned = boundary.flip_reset(jnp.array(reset))
+    turned = time.flip_reset(jnp.array(reset))
     last = len(reset) - 1
     assert {(last - t, last - s) for s, t in boundaries(turned)} == boundaries(reset)
     assert not turned[0]
 
 
 def test_turning_flags_of_no_steps_and_of_none():
-    assert boundary.flip_reset(None) is None
-    assert boundary.flip_reset(jnp.zeros((0, 2), bool)).shape == (0, 2)
-    assert boundary.flip((None, jnp.arange(3)))[1].tolist() == [2, 1, 0]
+    assert time.flip_reset(None) is None
+    assert time.flip_reset(jnp.zeros((0, 2), bool)).shape == (0, 2)
+    assert time.flip((None, jnp.arange(3)))[1].tolist() == [2, 1, 0]
 
 
 def test_in_reverse_turns_outputs_back_and_leaves_the_carry():
@@ -95,7 +95,7 @@ def test_in_reverse_turns_outputs_back_and_leaves_the_carry():
         assert mask is None and reset is None
         return jr.Rollout(xs[-1], jnp.cumsum(xs))
 
-    rollout = boundary.in_reverse(run, jnp.array([1, 2, 3]), None, None)
+    rollout = time.in_reverse(run, jnp.array([1, 2, 3]), None, None)
     assert rollout.outputs.tolist() == [6, 5, 3] and int(rollout.carry) == 1
 
 
@@ -136,12 +136,12 @@ def test_what_enters_the_recurrence_is_cast_once():
         "complex": jnp.ones(1, jnp.complex64),
         "int": jnp.ones(1, int),
     }
-    cast = boundary.in_compute_dtype({"kernel": jnp.ones(1, jnp.bfloat16)}, tree)
+    cast = precision.in_compute_dtype({"kernel": jnp.ones(1, jnp.bfloat16)}, tree)
     dtypes = {name: str(leaf.dtype) for name, leaf in cast.items()}
     assert dtypes == {"real": "float32", "complex": "complex64", "int": "int32"}
 
 
 def test_what_enters_a_float64_recurrence_is_float64(x64):
     tree = {"real": jnp.ones(1, jnp.float32), "complex": jnp.ones(1, jnp.complex64)}
-    cast = boundary.in_compute_dtype({"kernel": jnp.ones(1, jnp.float64)}, tree)
+    cast = precision.in_compute_dtype({"kernel": jnp.ones(1, jnp.float64)}, tree)
     assert cast["real"].dtype == jnp.float64 and cast["complex"].dtype == jnp.complex128

@@ -5,20 +5,21 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrnn as jr
-from jaxrnn import checks
+from jaxrnn.engine import checks, precision
 
 
 def test_compute_dtype_is_at_least_float32():
-    assert checks.compute_dtype(()) == jnp.float32
+    assert precision.compute_dtype(()) == jnp.float32
     assert (
-        checks.compute_dtype({"a": jnp.ones(1, jnp.float16), "b": jnp.ones(1, int)}) == jnp.float32
+        precision.compute_dtype({"a": jnp.ones(1, jnp.float16), "b": jnp.ones(1, int)})
+        == jnp.float32
     )
-    assert checks.compute_dtype(jnp.ones(1, jnp.complex64)) == jnp.float32
+    assert precision.compute_dtype(jnp.ones(1, jnp.complex64)) == jnp.float32
 
 
 def test_compute_dtype_is_real_for_complex_params(x64):
     params = {"a": jnp.ones(1, jnp.float32), "b": jnp.ones(1, jnp.complex128)}
-    assert checks.compute_dtype(params) == jnp.float64
+    assert precision.compute_dtype(params) == jnp.float64
 
 
 def test_positive():
@@ -66,7 +67,7 @@ def test_spread():
         checks.spread({"a": 0}, tree, "rates", "the carry")
 
 
-CARRY = jr.LSTMCarry(jnp.zeros((2, 3)), jnp.zeros((2, 3)))
+CARRY = jr.cells.LSTMCarry(jnp.zeros((2, 3)), jnp.zeros((2, 3)))
 
 
 def test_same_tree_takes_the_same_and_shapes_of_it():

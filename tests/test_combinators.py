@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn import checks
+from jaxrnn.engine import precision
 
 
 def init(key, num_inputs):
@@ -108,7 +108,9 @@ def test_a_learned_carry_starts_as_the_cells_own():
 
 def test_a_learned_carry_has_no_batch_axes_but_starts_all_rows():
     cell = jr.learned_initial_carry(jr.elman(3))
-    params = cell.init(jax.random.key(0), 2)._replace(initial_carry=jr.ElmanCarry(jnp.arange(3.0)))
+    params = cell.init(jax.random.key(0), 2)._replace(
+        initial_carry=jr.cells.ElmanCarry(jnp.arange(3.0))
+    )
     assert cell.initial_carry(params, (2, 4)).h.shape == (2, 4, 3)
     assert cell.initial_carry(params, (2, 4)).h[1, 2].tolist() == [0, 1, 2]
 
@@ -118,7 +120,7 @@ def test_a_learned_carry_runs_in_the_dtype_of_all_parameters(x64):
     smoother = jr.simple_cell(lambda key, num_inputs: (), lambda _, carry, z: (carry + z) / 2, 1)
     cell = jr.learned_initial_carry(smoother)
     params = cell.init(jax.random.key(0), 1)._replace(initial_carry=jnp.ones(1, jnp.float64))
-    assert cell.initial_carry(params).dtype == checks.compute_dtype(params) == jnp.float64
+    assert cell.initial_carry(params).dtype == precision.compute_dtype(params) == jnp.float64
     assert jr.unroll(cell, params, jnp.ones((3, 1))).outputs.tolist() == [[1.0]] * 3
 
 

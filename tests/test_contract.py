@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrnn as jr
-from jaxrnn import checks
+from jaxrnn.engine import precision
 from jaxrnn.testing import check_cell, check_layer
 
 H = 3
@@ -45,7 +45,7 @@ def player():
         }
 
     def initial_carry(params, batch_shape=()):
-        memory = jnp.zeros((*batch_shape, 2, 2), checks.compute_dtype(params))
+        memory = jnp.zeros((*batch_shape, 2, 2), precision.compute_dtype(params))
         return PlayerCarry(memory, jnp.zeros(batch_shape, jnp.int32))
 
     def project(params, x):
@@ -93,7 +93,7 @@ CELLS = {
     ),
     "learned elman": lambda: jr.learned_initial_carry(jr.elman(H)),
     "learned lstm": lambda: jr.learned_initial_carry(jr.lstm(H, peephole=True, projection=2)),
-    "zoneout lstm": lambda: jr.zoneout(jr.lstm(H), jr.LSTMCarry(h=0.05, c=0.5)),
+    "zoneout lstm": lambda: jr.zoneout(jr.lstm(H), jr.cells.LSTMCarry(h=0.05, c=0.5)),
     "recurrent dropout gru": lambda: jr.recurrent_dropout(jr.gru(H, reset_after=False), 0.3),
     "learned gru": lambda: jr.learned_initial_carry(jr.gru(H)),
     "zoneout mgu": lambda: jr.zoneout(jr.mgu(H), 0.2),
@@ -133,7 +133,7 @@ def smoother():
 
     def initial_carry(params, batch_shape=()):
         # A copy, which can be donated; astype to the same dtype is none.
-        start = jnp.array(params["start"], checks.compute_dtype(params))
+        start = jnp.array(params["start"], precision.compute_dtype(params))
         return jnp.broadcast_to(start, (*batch_shape, *start.shape))
 
     return jr.simple_cell(

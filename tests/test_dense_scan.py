@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrnn import dense_scan
+from jaxrnn.engine.evaluators.newton import dense_scan
 
 T, BATCH, N = 7, 2, 3
 

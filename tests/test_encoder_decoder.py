@@ -53,7 +53,9 @@ def test_greedy_writing_is_a_loop_over_unpadded_rows(x64, kind, reverse_source):
     ]
     np.testing.assert_array_equal(got.tokens, rows)
     stop = rows[0][2]
-    ended = built.generate(params, source, xs[:, :1], 5, source_mask=SOURCE_MASK, stop=stop, pad=-1)
+    ended = built.generate(
+        params, source, xs[:, :1], 5, source_mask=SOURCE_MASK, stop_token=stop, pad=-1
+    )
     ends = [row.index(stop) + 1 if stop in row else 5 for row in rows]
     np.testing.assert_array_equal(ended.mask.sum(-1), ends)
 
@@ -132,7 +134,7 @@ def test_a_bridge_joins_what_does_not_fit():
     encoder = jr.bidirectional(jr.gru(2), jr.gru(2))
 
     def join(carry):
-        return jr.GRUCarry(jnp.concatenate([carry.forward.h, carry.backward.h], -1))
+        return jr.cells.GRUCarry(jnp.concatenate([carry.forward.h, carry.backward.h], -1))
 
     for bridge in (join, lambda carry: None):
         built = jr.encoder_decoder(

@@ -77,7 +77,7 @@ def test_bfloat16_parameters_are_drawn_in_float32(name):
 def test_a_state_beyond_float16_stays_finite():
     """A relu state that grows by 5 % a step leaves float16 (65,504) within 400 steps."""
     cell = jr.elman(1, activation=jax.nn.relu)
-    params = jr.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 1.05), jnp.zeros(1))
+    params = jr.cells.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 1.05), jnp.zeros(1))
     xs = jnp.ones((400, 1), jnp.bfloat16)
     rollout = jr.unroll(cell, params, xs)
     expected = (1.05**400 - 1) / 0.05

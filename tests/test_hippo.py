@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxrnn.hippo import diagonal_eigenvalues, hippo_eigen, hippo_legs, hippo_normal
+from jaxrnn.cells._hippo import diagonal_eigenvalues, hippo_eigen, hippo_legs, hippo_normal
 
 
 def test_legs_keeps_the_legendre_coefficients_of_what_it_has_seen():
@@ -13,25 +13,25 @@ def test_legs_keeps_the_legendre_coefficients_of_what_it_has_seen():
         np.testing.assert_allclose(slope, coefficients / t, atol=1e-12)
 
 
-@pytest.mark.parametrize("num_states", [4, 16, 64])
-def test_the_normal_part(num_states):
-    matrix = hippo_normal(num_states)
-    np.testing.assert_allclose(matrix + matrix.T, -np.eye(num_states), atol=1e-12)
+@pytest.mark.parametrize("state_size", [4, 16, 64])
+def test_the_normal_part(state_size):
+    matrix = hippo_normal(state_size)
+    np.testing.assert_allclose(matrix + matrix.T, -np.eye(state_size), atol=1e-12)
     np.testing.assert_allclose(matrix @ matrix.T, matrix.T @ matrix, rtol=1e-9, atol=1e-9)
-    low_rank = matrix - hippo_legs(num_states)[0]
+    low_rank = matrix - hippo_legs(state_size)[0]
     assert np.linalg.matrix_rank(low_rank) == 1
 
 
-@pytest.mark.parametrize("num_states", [4, 64])
-def test_eigenvalues_of_the_normal_part(num_states):
-    eigenvalues, vectors = hippo_eigen(num_states)
-    assert eigenvalues.shape == (num_states // 2,)
+@pytest.mark.parametrize("state_size", [4, 64])
+def test_eigenvalues_of_the_normal_part(state_size):
+    eigenvalues, vectors = hippo_eigen(state_size)
+    assert eigenvalues.shape == (state_size // 2,)
     np.testing.assert_array_equal(eigenvalues.real, -0.5)
     assert (np.diff(eigenvalues.imag) > 0).all() and eigenvalues.imag[0] > 0
-    residual = hippo_normal(num_states) @ vectors - vectors * eigenvalues
+    residual = hippo_normal(state_size) @ vectors - vectors * eigenvalues
     np.testing.assert_allclose(residual, 0, atol=1e-10)
     gram = vectors.conj().T @ vectors
-    np.testing.assert_allclose(gram, np.eye(num_states // 2), atol=1e-12)
+    np.testing.assert_allclose(gram, np.eye(state_size // 2), atol=1e-12)
 
 
 def test_diagonal_eigenvalues():
@@ -49,9 +49,9 @@ def test_diagonal_eigenvalues():
 
 
 def test_inv_approaches_legs():
-    def gap(num_states):
-        inv = diagonal_eigenvalues("inv", num_states).imag.max()
-        return abs(inv / diagonal_eigenvalues("legs", num_states).imag.max() - 1)
+    def gap(state_size):
+        inv = diagonal_eigenvalues("inv", state_size).imag.max()
+        return abs(inv / diagonal_eigenvalues("legs", state_size).imag.max() - 1)
 
     assert gap(64) < 0.02
     assert gap(256) < gap(64) < gap(16)
@@ -60,5 +60,5 @@ def test_inv_approaches_legs():
 def test_wrong_words_raise():
     with pytest.raises(ValueError, match="eigenvalues must be one of"):
         diagonal_eigenvalues("legt", 4)
-    with pytest.raises(ValueError, match="num_states must be even"):
+    with pytest.raises(ValueError, match="state_size must be even"):
         diagonal_eigenvalues("lin", 5)

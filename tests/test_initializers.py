@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrnn import initializers
+from jaxrnn.cells import _initializers as initializers
 
 KEY = jax.random.key(0)
 

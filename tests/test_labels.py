@@ -62,7 +62,7 @@ def test_what_maps_each_step_by_itself_is_readout_beside_any_mixer():
     (norm, mixer, dense), (_, perceptron) = params_of(jr.block(jr.min_gru(3), NUM_INPUTS))
     stack = {"mixer": [mixer], "others": (norm, dense, perceptron)}
     labels = jr.parameter_labels(stack)
-    assert labels["mixer"] == [jr.MinGRUParams("input", "input")]
+    assert labels["mixer"] == [jr.cells.MinGRUParams("input", "input")]
     assert set(jax.tree.leaves(labels["others"])) == {"readout"}
 
 

@@ -1,4 +1,3 @@
-import importlib
 from functools import lru_cache, partial
 
 import chex
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-linear_scan = importlib.import_module("jaxrnn.linear_scan").linear_scan
+from jaxrnn.engine.linear_scan import linear_scan
 
 METHODS = ("sequential", "associative", "chunked", "auto")
 B, N = 2, 3

@@ -10,16 +10,16 @@ from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
 
 from jaxrnn.losses import (
-    binary_loss,
-    categorical_loss,
-    gaussian_loss,
+    binary_cross_entropy,
+    cross_entropy,
+    gaussian_nll,
     mean_over_sequences,
     mean_over_steps,
-    squared_loss,
+    squared_error,
     sum_over_steps,
 )
-from jaxrnn.sequences.masks import mask_from_lengths
-from jaxrnn.sequences.pooling import last_valid
+from jaxrnn.sequences._masks import mask_from_lengths
+from jaxrnn.sequences._pooling import last_valid
 
 REDUCTIONS = (sum_over_steps, mean_over_steps, mean_over_sequences)
 MEANS = REDUCTIONS[1:]
@@ -177,10 +177,10 @@ def example(name, shape=(2, 3, 4), dtype=np.float64):
 
 
 STEP_LOSSES = {
-    "categorical": categorical_loss,
-    "binary": binary_loss,
-    "squared": squared_loss,
-    "gaussian": gaussian_loss,
+    "categorical": cross_entropy,
+    "binary": binary_cross_entropy,
+    "squared": squared_error,
+    "gaussian": gaussian_nll,
 }
 every_loss = pytest.mark.parametrize("name", STEP_LOSSES)
 
@@ -330,45 +330,45 @@ def test_labels_out_of_range_raise_or_show(label):
     """Neither wrapped to the last class nor taken as a sign to ignore the step."""
     logits, labels = jnp.zeros((1, 3, 4)), np.array([[0, label, 3]])
     with pytest.raises(ValueError, match=rf"labels must lie in 0 ... 3 on real steps, got {label}"):
-        categorical_loss(logits, labels)
+        cross_entropy(logits, labels)
     with pytest.raises(ValueError, match="labels must lie in"):
-        categorical_loss(logits, labels, np.ones((1, 3)))
-    masked = categorical_loss(logits, labels, np.array([[1, 0, 1]]))
+        cross_entropy(logits, labels, np.ones((1, 3)))
+    masked = cross_entropy(logits, labels, np.array([[1, 0, 1]]))
     np.testing.assert_allclose(masked, [[np.log(4), 0, np.log(4)]], rtol=1e-6)
-    traced = jax.jit(categorical_loss)(logits, labels)
+    traced = jax.jit(cross_entropy)(logits, labels)
     np.testing.assert_array_equal(np.isnan(traced), [[0, 1, 0]])
 
 
 def test_labels_of_any_int_width_and_more_classes_than_they_hold():
     logits = jnp.zeros((1, 300)).at[0, 200].set(5.0)
     for dtype in (np.uint8, np.int16, np.uint32, np.int64):
-        for run in (categorical_loss, jax.jit(categorical_loss)):
+        for run in (cross_entropy, jax.jit(cross_entropy)):
             loss = run(logits, np.array([200], dtype))
             np.testing.assert_allclose(loss, np.log(299 + np.exp(5.0)) - 5, rtol=1e-5)
     for dtype in (bool, float):
         with pytest.raises(TypeError, match="labels must be integer"):
-            categorical_loss(logits, np.array([1], dtype))
+            cross_entropy(logits, np.array([1], dtype))
 
 
 def test_binary_labels_may_be_bool_or_probabilities_and_nothing_else():
     logits = jnp.array([[0.5, -1.0]])
-    sure = binary_loss(logits, jnp.array([[True, False]]))
-    np.testing.assert_array_equal(sure, binary_loss(logits, jnp.array([[1, 0]])))
+    sure = binary_cross_entropy(logits, jnp.array([[True, False]]))
+    np.testing.assert_array_equal(sure, binary_cross_entropy(logits, jnp.array([[1, 0]])))
     np.testing.assert_allclose(
-        binary_loss(logits, jnp.full((1, 2), 0.5)),
-        (sure + binary_loss(logits, jnp.array([[0, 1]]))) / 2,
+        binary_cross_entropy(logits, jnp.full((1, 2), 0.5)),
+        (sure + binary_cross_entropy(logits, jnp.array([[0, 1]]))) / 2,
         rtol=1e-6,
     )
     for label in (2, -1, 1.5, np.nan):
         labels = np.array([[1, label]])
         with pytest.raises(ValueError, match="labels must lie in 0 ... 1"):
-            binary_loss(logits, labels)
-        assert jnp.isnan(jax.jit(binary_loss)(logits, labels)).all()
+            binary_cross_entropy(logits, labels)
+        assert jnp.isnan(jax.jit(binary_cross_entropy)(logits, labels)).all()
 
 
 def test_a_small_scale_does_not_overflow():
     """exp(-2 log σ) is infinite in float32 from log σ = -45 on; a perfect forecast is no NaN."""
-    loss = gaussian_loss(jnp.ones((1, 1)), jnp.full((1, 1), -60.0), jnp.ones((1, 1)))
+    loss = gaussian_nll(jnp.ones((1, 1)), jnp.full((1, 1), -60.0), jnp.ones((1, 1)))
     np.testing.assert_allclose(loss, [-60 + 0.5 * math.log(2 * math.pi)], rtol=1e-6)
 
 
@@ -390,11 +390,11 @@ def test_a_final_state_objective_is_a_sum_with_one_supervised_step(x64):
 
     def by_mask(w):
         targets = jnp.where(last[..., None], goals[:, None], jnp.nan)
-        return sum_over_steps(squared_loss(states(w), targets, last), last)
+        return sum_over_steps(squared_error(states(w), targets, last), last)
 
     def by_pooling(w):
         final = last_valid(states(w), real)
-        return sum_over_steps(squared_loss(final, goals))
+        return sum_over_steps(squared_error(final, goals))
 
     for one, other in zip(
         jax.value_and_grad(by_mask)(0.7), jax.value_and_grad(by_pooling)(0.7), strict=True
@@ -410,7 +410,7 @@ def test_a_whole_loss_works_under_vmap():
     labels, mask = jnp.array([[0, 1, 9], [2, 9, 9]]), mask_from_lengths([2, 1], 3)
 
     def row_loss(logits, labels, mask):
-        return mean_over_steps(categorical_loss(logits, labels, mask), mask)
+        return mean_over_steps(cross_entropy(logits, labels, mask), mask)
 
     rows = jax.vmap(row_loss)(logits, labels, mask)
     for row in range(2):

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.randomness import MissingKey
+from jaxrnn.engine.keys import MissingKey
 
 KEY = jax.random.key(0)
 H = 200
@@ -37,7 +37,7 @@ def test_zoneout_without_a_key_is_its_expectation():
 def test_zoneout_has_a_rate_for_every_leaf():
     """h is never kept and c nearly always: h follows the gates, c stays near 0."""
     inner = jr.lstm(H)
-    cell = jr.zoneout(inner, jr.LSTMCarry(h=0.0, c=0.99))
+    cell = jr.zoneout(inner, jr.cells.LSTMCarry(h=0.0, c=0.99))
     params = inner.init(KEY, 3)
     carry = jr.unroll(cell, params, jnp.ones((1, 3)), key=KEY).carry
     plain = jr.unroll(inner, params, jnp.ones((1, 3))).carry
@@ -58,7 +58,7 @@ def test_zoneout_of_nothing_is_the_cell():
 def accumulator():
     """hₜ = 1 + hₜ₋₁: in the recurrent product each unit reads itself."""
     cell = jr.elman(H, activation=lambda u: u)
-    return cell, jr.ElmanParams(jnp.zeros((1, H)), jnp.eye(H), jnp.ones(H))
+    return cell, jr.cells.ElmanParams(jnp.zeros((1, H)), jnp.eye(H), jnp.ones(H))
 
 
 def dropped(reset=None, rate=0.5, key=KEY, batch=2, num_steps=6):
@@ -176,13 +176,13 @@ WRONG_RATES = [(1.0, ValueError), (-0.1, ValueError), ("0.1", TypeError), (True,
 @pytest.mark.parametrize(("rate", "error"), WRONG_RATES)
 def test_wrong_rates_raise(rate, error):
     with pytest.raises(error, match="rates must"):
-        jr.zoneout(jr.lstm(2), jr.LSTMCarry(h=0.1, c=rate))
+        jr.zoneout(jr.lstm(2), jr.cells.LSTMCarry(h=0.1, c=rate))
     with pytest.raises(error, match="rate must"):
         jr.recurrent_dropout(jr.lstm(2), rate)
 
 
 def test_rates_that_do_not_fit_the_carry_raise():
-    cell = jr.zoneout(jr.elman(2), jr.LSTMCarry(h=0.1, c=0.1))
+    cell = jr.zoneout(jr.elman(2), jr.cells.LSTMCarry(h=0.1, c=0.1))
     for key in (KEY, None):
         with pytest.raises(TypeError, match="rates must be one value or fit the carry"):
             jr.unroll(cell, cell.init(KEY, 2), jnp.ones((3, 2)), key=key)

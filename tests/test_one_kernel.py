@@ -34,7 +34,7 @@ def test_both_directions_are_marked_and_the_mark_stays(method):
 
 
 def test_the_mark_is_seen_without_jit_and_under_vmap():
-    from jaxrnn.linear_scan import _sequential
+    from jaxrnn.engine.linear_scan import _sequential
 
     a, b = coefficients()
     h0 = jnp.zeros_like(b[0])

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrnn.state_space import bilinear, relative_expm1, zero_order_hold
+from jaxrnn.cells._linear import bilinear, relative_expm1, zero_order_hold
 
 
 @pytest.mark.parametrize("angle", [0.0, np.pi, 2.0])

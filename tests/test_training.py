@@ -100,7 +100,7 @@ def test_complex_parameters_go_downhill():
 
 def test_a_loss_function_splits_any_key():
     def loss_fn(params, batch, key):
-        first, second = jr.split_key(key, 2)
+        first, second = jr.training.split_key(key, 2)
         return params.sum(), {"same": jnp.asarray(first is second)}
 
     state = jr.TrainState.create(jnp.ones(2), optax.sgd(0.1))
@@ -259,7 +259,7 @@ def test_labels_over_a_stack():
     assert labels["body"][1].cell.bias == "input"
     assert labels["body"][1].cell.recurrent_kernel == "recurrent"
     assert labels["body"][1].cell.peephole == "recurrent"
-    assert labels["body"][1].initial_carry == jr.LSTMCarry("recurrent", "recurrent")
+    assert labels["body"][1].initial_carry == jr.cells.LSTMCarry("recurrent", "recurrent")
     assert set(labels["head"]) == {"readout"}
 
 

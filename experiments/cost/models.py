@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from jaxrnn.layers.recurrent import as_layer
+
 import jaxrnn as jr
 from experiments.frame.models import HEADS, LABELS, MIXERS, matched_width
 from jaxrnn.layers.recurrent import as_layer

@@ -24,22 +24,24 @@ MIB = 2**20
 INTRODUCTION = """# All models side by side
 
 Written by `python -m experiments models` (5 minutes; `--quick`: three models) as its `summary.md`.
-D are input features, H units, N the state size of a linear model (of the whole cell in `lru` and
-`s5`, of each feature or head elsewhere), G heads or blocks, K the width of a head, W the window of
-`self_attention` and the width of `causal_conv`.
 
-* **carry**: real numbers that a row takes along between chunks of a stream; a complex one is two.
-* **training MiB**: what XLA plans for temporaries of the gradient of the mean square of outputs,
-  with the default evaluator. Less is stored with `sequential(checkpoint="sqrt")` or `chunked`.
+D is the number of input features, H the number of units, N the state size of a linear model (of the
+whole cell in `lru` and `s5`, of each feature or head elsewhere), G the number of heads or blocks, K
+the width of a head, W the window of `self_attention` and the width of `causal_conv`.
+
+* **carry**: size of the state carried between chunks, per sequence, in real numbers (a complex
+  number counts twice).
+* **training MiB**: XLA's plan for the temporary memory of the gradient of the mean square of the
+  outputs, with the default evaluator. `sequential(checkpoint="sqrt")` and `chunked` store less.
 * **multiply-adds of a step**, streaming: matrix products and products with the state, as a formula,
-  as a number, and beside it half of the operations that XLA counts in the compiled step. That
-  count has all pointwise work too: `s4d` and `s4` make their coefficients anew from parameters in
-  every call (once for a whole sequence), and attention turns the keys of its window.
+  as a number, and next to it half of the operations that XLA counts in the compiled step. That
+  count includes all pointwise work: `s4d` and `s4` recompute their coefficients on every call (once
+  for a whole sequence), and attention re-applies rotary embeddings to the keys in its window.
 
-Every model takes a mask of any pattern, resets, both directions and a carry; the third table
-comes from running that: NaN at masked steps inside a sequence against the real steps alone, one row
-with two sequences against each alone, both of these read from the end, and a loop of `step`
-against `unroll`. The contract tests hold all of it to more digits, with gradients.
+Every model takes a mask of any pattern, resets, both directions and a carry. The third table comes
+from running each: NaN at masked steps inside a sequence against the real steps alone, one row with
+two sequences against each alone, both of these read from the end, and a loop of `step` against
+`unroll`. The contract tests check all of it to more digits, with gradients.
 """
 
 
@@ -173,9 +175,9 @@ def report(config: Config, results: list[Described], folder) -> Page:
     for table in tables:
         show(table)
     folder.write_csv("metrics.csv", [_row(result) for result in results])
-    sections = [INTRODUCTION, *map(markdown, [*tables, _composed_table()])]
     picture = "![Carry and training memory of every model](images/models.png)\n"
-    folder.write_text("summary.md", "\n".join([*sections, picture, _machine()]))
+    sections = [INTRODUCTION, picture, *map(markdown, [*tables, _composed_table()])]
+    folder.write_text("summary.md", "\n".join([*sections, _machine()]))
     folder.path("images").mkdir()
     _plot(config, results, folder.path("images/models.png"))
     claim = "Every model takes masks, resets, both directions and a carry; what it costs differs."

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
 
 import jaxrnn as jr
 from experiments.frame.errors import ExperimentError

@@ -1,1 +1,45 @@
-"""Cells: one model a file."""
+"""Cells: one step of a recurrence each, one model a file; and wrappers from cell to cell."""
+
+from jaxrnn.cells._diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
+from jaxrnn.cells._diagonal_rnn import diagonal_rnn as diagonal_rnn
+from jaxrnn.cells._elman import ElmanCarry as ElmanCarry
+from jaxrnn.cells._elman import ElmanParams as ElmanParams
+from jaxrnn.cells._elman import elman as elman
+from jaxrnn.cells._ema import EMAParams as EMAParams
+from jaxrnn.cells._ema import ema as ema
+from jaxrnn.cells._gru import GRUCarry as GRUCarry
+from jaxrnn.cells._gru import GRUParams as GRUParams
+from jaxrnn.cells._gru import gru as gru
+from jaxrnn.cells._linear import LinearCarry as LinearCarry
+from jaxrnn.cells._linear import Timed as Timed
+from jaxrnn.cells._lru import LRUParams as LRUParams
+from jaxrnn.cells._lru import lru as lru
+from jaxrnn.cells._lstm import LSTMCarry as LSTMCarry
+from jaxrnn.cells._lstm import LSTMNorm as LSTMNorm
+from jaxrnn.cells._lstm import LSTMParams as LSTMParams
+from jaxrnn.cells._lstm import lstm as lstm
+from jaxrnn.cells._mgu import MGUCarry as MGUCarry
+from jaxrnn.cells._mgu import MGUParams as MGUParams
+from jaxrnn.cells._mgu import mgu as mgu
+from jaxrnn.cells._min_gru import MinGRUParams as MinGRUParams
+from jaxrnn.cells._min_gru import min_gru as min_gru
+from jaxrnn.cells._min_lstm import MinLSTMParams as MinLSTMParams
+from jaxrnn.cells._min_lstm import min_lstm as min_lstm
+from jaxrnn.cells._rg_lru import RGLRUCarry as RGLRUCarry
+from jaxrnn.cells._rg_lru import RGLRUParams as RGLRUParams
+from jaxrnn.cells._rg_lru import rg_lru as rg_lru
+from jaxrnn.cells._s4d import S4DParams as S4DParams
+from jaxrnn.cells._s4d import s4d as s4d
+from jaxrnn.cells._s5 import S5Params as S5Params
+from jaxrnn.cells._s5 import s5 as s5
+from jaxrnn.cells._s6 import S6Params as S6Params
+from jaxrnn.cells._s6 import s6 as s6
+from jaxrnn.cells._slstm import SLSTMCarry as SLSTMCarry
+from jaxrnn.cells._slstm import SLSTMParams as SLSTMParams
+from jaxrnn.cells._slstm import slstm as slstm
+from jaxrnn.cells._stochastic import recurrent_dropout as recurrent_dropout
+from jaxrnn.cells._stochastic import zoneout as zoneout
+from jaxrnn.cells._wrappers import ComplexParts as ComplexParts
+from jaxrnn.cells._wrappers import LearnedInitialCarryParams as LearnedInitialCarryParams
+from jaxrnn.cells._wrappers import learned_initial_carry as learned_initial_carry
+from jaxrnn.cells._wrappers import simple_cell as simple_cell

@@ -39,11 +39,11 @@ def counter(eigenvalue_range):
     cell = jr.learned_initial_carry(
         jr.diagonal_rnn(1, eigenvalue_range, selective=True, param_dtype=jnp.float64)
     )
-    params = jr.DiagonalRNNParams(
+    params = jr.cells.DiagonalRNNParams(
         jnp.zeros((1, 1)), jnp.zeros(1), jnp.full(1, 60.0), jnp.full((1, 1), -120.0)
     )
     return cell, cell.init(jax.random.key(0), 1)._replace(
-        cell=params, initial_carry=jr.LinearCarry(jnp.ones(1))
+        cell=params, initial_carry=jr.cells.LinearCarry(jnp.ones(1))
     )
 
 

@@ -10,7 +10,7 @@ D, H, T = 3, 4, 7
 
 def test_one_linear_unit():
     # h = x + h / 2: 1, then 2 + 1/2, then 0 + 5/4.
-    params = jr.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
+    params = jr.cells.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
     cell = jr.elman(1, activation=lambda u: u)
     rollout = jr.unroll(cell, params, jnp.array([[1.0], [2.0], [0.0]]))
     np.testing.assert_array_equal(rollout.outputs[:, 0], [1, 5 / 2, 5 / 4])
@@ -20,7 +20,7 @@ def test_one_linear_unit():
 def test_one_tanh_unit(x64):
     # h = tanh(x / 2 + h / 2) of 1, 2, 0.
     half = jnp.full((1, 1), 0.5, jnp.float64)
-    params = jr.ElmanParams(half, half, jnp.zeros(1, jnp.float64))
+    params = jr.cells.ElmanParams(half, half, jnp.zeros(1, jnp.float64))
     states = [0.46211715726000974, 0.8428861033202313, 0.3981454286562773]
     xs = jnp.array([[1.0], [2.0], [0.0]], jnp.float64)
     rollout = jr.unroll(jr.elman(1), params, xs)
@@ -48,7 +48,7 @@ def test_against_the_loop(x64, from_zero):
     h0 = None if from_zero else jnp.linspace(0.5, -0.5, H)
     states = unroll(xs, np.transpose(params.kernel), np.transpose(params.recurrent_kernel),
                     params.bias, h0)  # fmt: skip
-    rollout = jr.unroll(cell, params, xs, carry=None if from_zero else jr.ElmanCarry(h0))
+    rollout = jr.unroll(cell, params, xs, carry=None if from_zero else jr.cells.ElmanCarry(h0))
     np.testing.assert_allclose(rollout.outputs, states, rtol=1e-10)
     np.testing.assert_allclose(rollout.carry.h, states[-1], rtol=1e-10)
 
@@ -100,10 +100,10 @@ def test_the_gradient_reaches_back_by_the_product_of_jacobians(x64):
     h0 = jnp.linspace(-0.5, 0.5, H)
 
     def last(h0):
-        return jr.unroll(cell, params, xs, carry=jr.ElmanCarry(h0)).carry.h
+        return jr.unroll(cell, params, xs, carry=jr.cells.ElmanCarry(h0)).carry.h
 
     product, turned = np.eye(H), np.eye(H)
-    for h in jr.unroll(cell, params, xs, carry=jr.ElmanCarry(h0)).outputs:
+    for h in jr.unroll(cell, params, xs, carry=jr.cells.ElmanCarry(h0)).outputs:
         jacobian = np.diag(1 - h**2) @ np.transpose(params.recurrent_kernel)
         product, turned = jacobian @ product, turned @ jacobian
     got = jax.jit(jax.jacobian(last))(h0)

@@ -13,7 +13,7 @@ def test_the_average_of_2_0_4_and_its_sensitivity_to_the_start():
     xs = jnp.array([[2.0], [0.0], [4.0]])
 
     def last(h):
-        rollout = jr.unroll(cell, params, xs, carry=jr.LinearCarry(h))
+        rollout = jr.unroll(cell, params, xs, carry=jr.cells.LinearCarry(h))
         return rollout.carry.h[0], rollout.outputs[:, 0]
 
     (_, outputs), slope = jax.value_and_grad(last, has_aux=True)(jnp.zeros(1))

@@ -47,9 +47,11 @@ def test_one_unit_with_open_and_closed_gates(reset_after):
     def run(r, z, h):
         recurrent_bias = jnp.zeros(1) if reset_after else None
         bias = jnp.array([r, z, 0.5])
-        params = jr.GRUParams(jnp.zeros((1, 3)), jnp.array([[0.0, 0.0, 1.0]]), bias, recurrent_bias)
+        params = jr.cells.GRUParams(
+            jnp.zeros((1, 3)), jnp.array([[0.0, 0.0, 1.0]]), bias, recurrent_bias
+        )
         cell = jr.gru(1, reset_after=reset_after)
-        return jr.step(cell, params, jr.GRUCarry(jnp.array([h])), jnp.ones(1))[1][0]
+        return jr.step(cell, params, jr.cells.GRUCarry(jnp.array([h])), jnp.ones(1))[1][0]
 
     np.testing.assert_allclose(run(50.0, -50.0, 0.25), np.tanh(0.75), rtol=1e-6)
     np.testing.assert_allclose(run(-50.0, -50.0, 0.25), np.tanh(0.5), rtol=1e-6)
@@ -62,7 +64,7 @@ def test_against_the_loop(x64, reset_after):
     cell, params = random_params(reset_after)
     xs = jax.random.normal(jax.random.key(1), (2, T, D), jnp.float64)
     h0 = jax.random.normal(jax.random.key(2), (2, H), jnp.float64)
-    rollout = jr.unroll(cell, params, xs, carry=jr.GRUCarry(h0))
+    rollout = jr.unroll(cell, params, xs, carry=jr.cells.GRUCarry(h0))
     for row in range(2):
         hs = loop(params, xs[row], h0[row], reset_after)
         np.testing.assert_allclose(rollout.outputs[row], hs, rtol=1e-10)

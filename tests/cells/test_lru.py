@@ -34,7 +34,7 @@ def test_a_quarter_turn():
     # λ = i/2: the impulse 1 becomes i/2, -1/4, -i/8; C = 1 - i reads Re(h) + Im(h).
     cell = jr.lru(1, 1)
     one = jnp.ones((1, 1))
-    params = jr.LRUParams(
+    params = jr.cells.LRUParams(
         nu_log=jnp.log(jnp.log(2 * one[0])),
         theta_log=jnp.log(jnp.pi / 2 * one[0]),
         gamma_log=0 * one[0],
@@ -96,5 +96,5 @@ def test_wrong_arguments_raise():
             jr.lru(H, N, r_min=r_min, r_max=r_max)
     with pytest.raises(ValueError, match=r"max_phase must lie in \(0, 2π\], got 7"):
         jr.lru(H, N, max_phase=7.0)
-    with pytest.raises(TypeError, match="num_states must be an int"):
+    with pytest.raises(TypeError, match="state_size must be an int"):
         jr.lru(H, 2.0)

@@ -79,7 +79,7 @@ def test_every_variant_against_the_loop(x64, options):
     keys = jax.random.split(jax.random.key(1), 3)
     width = options["projection"] or H
     xs = jax.random.normal(keys[0], (B, T, D), jnp.float64)
-    carry = jr.LSTMCarry(
+    carry = jr.cells.LSTMCarry(
         h=0.5 * jax.random.normal(keys[1], (B, width), jnp.float64),
         c=jax.random.normal(keys[2], (B, H), jnp.float64),
     )
@@ -107,7 +107,7 @@ def test_one_unit_with_open_and_closed_gates():
     xs = jnp.array([[50.0], [50.0], [-50.0]])
     kernel = jnp.array([[0.0, 0.0, 1.0, 0.0]])
     for f, cells in ((50.0, [1.0, 2.0, 1.0]), (-50.0, [1.0, 1.0, -1.0])):
-        params = jr.LSTMParams(kernel, jnp.zeros((1, 4)), jnp.array([50.0, f, 0.0, 50.0]))
+        params = jr.cells.LSTMParams(kernel, jnp.zeros((1, 4)), jnp.array([50.0, f, 0.0, 50.0]))
         rollout = jr.carries(jr.lstm(1), params, xs)
         np.testing.assert_allclose(rollout.c[:, 0], cells, rtol=1e-6)
         np.testing.assert_allclose(rollout.h[:, 0], np.tanh(cells), rtol=1e-6)

@@ -29,8 +29,8 @@ def loop(params, xs, h):
 def test_one_unit_with_open_and_closed_gates():
     # f open: h is the candidate, which sees the old h; f closed: h stays.
     def run(f, h):
-        params = jr.MGUParams(jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]]), jnp.array([f, 0.5]))
-        return jr.step(jr.mgu(1), params, jr.MGUCarry(jnp.array([h])), jnp.ones(1))[1][0]
+        params = jr.cells.MGUParams(jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]]), jnp.array([f, 0.5]))
+        return jr.step(jr.mgu(1), params, jr.cells.MGUCarry(jnp.array([h])), jnp.ones(1))[1][0]
 
     np.testing.assert_allclose(run(50.0, 0.25), np.tanh(0.75), rtol=1e-6)
     np.testing.assert_allclose(run(-50.0, 0.25), 0.25, rtol=1e-6)
@@ -42,7 +42,7 @@ def test_against_the_loop(x64):
     params = cell.init(jax.random.key(0), D)._replace(bias=jnp.linspace(-1.0, 1.0, 2 * H))
     xs = jax.random.normal(jax.random.key(1), (2, T, D), jnp.float64)
     h0 = jax.random.normal(jax.random.key(2), (2, H), jnp.float64)
-    rollout = jr.unroll(cell, params, xs, carry=jr.MGUCarry(h0))
+    rollout = jr.unroll(cell, params, xs, carry=jr.cells.MGUCarry(h0))
     for row in range(2):
         hs = loop(params, xs[row], h0[row])
         np.testing.assert_allclose(rollout.outputs[row], hs, rtol=1e-10)
@@ -58,7 +58,7 @@ def test_parameter_count_and_bias():
 def test_it_is_the_gru_whose_gates_are_tied(x64):
     # r = f and z = 1 - f: the parameters of z are those of f negated.
     params = jr.mgu(H, param_dtype=jnp.float64).init(jax.random.key(0), D)
-    tied = jr.GRUParams(
+    tied = jr.cells.GRUParams(
         *(
             jnp.concatenate([f, -f, n], axis=-1)
             for f, n in (jnp.split(leaf, 2, axis=-1) for leaf in params)

@@ -61,7 +61,7 @@ def test_a_constant_gate_is_an_average(x64):
     cell = jr.min_gru(D, param_dtype=jnp.float64)
     decays = np.array([0.2, 0.5, 0.99])
     gate_bias = np.log1p(-decays) - np.log(decays)
-    params = jr.MinGRUParams(
+    params = jr.cells.MinGRUParams(
         kernel=jnp.concatenate([jnp.zeros((D, D)), jnp.eye(D)], axis=1),
         bias=jnp.concatenate([gate_bias, jnp.zeros(D)]),
     )

@@ -35,7 +35,7 @@ def test_against_the_equations(x64):
 def test_only_the_ratio_of_the_gates_matters(x64):
     # x holds the logits of the gates and the candidate; c scales both gates.
     cell = jr.min_lstm(1, param_dtype=jnp.float64)
-    params = jr.MinLSTMParams(jnp.eye(3), jnp.zeros(3))
+    params = jr.cells.MinLSTMParams(jnp.eye(3), jnp.zeros(3))
     gates = np.random.default_rng(0).uniform(0.05, 0.9, (T, 2))
     candidates = np.random.default_rng(1).standard_normal((T, 1))
 
@@ -52,7 +52,7 @@ def test_only_the_ratio_of_the_gates_matters(x64):
 def test_gates_that_underflow_still_have_a_ratio():
     # σ(-200) is 0 in float32, and 0 / (0 + 0) would be NaN; the ratio is e : 1.
     cell = jr.min_lstm(1)
-    params = jr.MinLSTMParams(jnp.eye(3), jnp.zeros(3))
+    params = jr.cells.MinLSTMParams(jnp.eye(3), jnp.zeros(3))
     xs = jnp.array([[-200.0, -199.0, 1.0]])
     np.testing.assert_allclose(jr.unroll(cell, params, xs).outputs, [[1 / (1 + np.e)]], rtol=1e-6)
 

@@ -94,7 +94,7 @@ def test_white_noise_keeps_its_variance(x64):
 def test_the_slope_of_the_root_where_the_gate_closes(x64):
     # d/dr √(1 - a²) by hand, against a gate that is all but closed; at -2000 it underflows to 0.
     cell = jr.rg_lru(param_dtype=jnp.float64)
-    params = jr.RGLRUParams(jnp.zeros(1), jnp.zeros((1, 1, 2)), jnp.zeros(2))
+    params = jr.cells.RGLRUParams(jnp.zeros(1), jnp.zeros((1, 1, 2)), jnp.zeros(2))
 
     def scale(logit):
         bias = jnp.stack([logit, jnp.asarray(50.0)])

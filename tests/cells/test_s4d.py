@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.cells.s4d import eigenvalues_of
-from jaxrnn.hippo import diagonal_eigenvalues
+from jaxrnn.cells._hippo import diagonal_eigenvalues
+from jaxrnn.cells._s4d import eigenvalues_of
 
 D, N, T = 3, 8, 40
 KINDS = ("lin", "inv", "legs", "real")
@@ -138,7 +138,7 @@ def test_real_eigenvalues_keep_a_real_carry():
 
 
 def test_wrong_arguments_raise():
-    with pytest.raises(ValueError, match="num_states must be even"):
+    with pytest.raises(ValueError, match="state_size must be even"):
         jr.s4d(5)
     with pytest.raises(ValueError, match="eigenvalues must be one of"):
         jr.s4d(4, "legt")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.cells.s5 import in_eigenvectors
-from jaxrnn.hippo import hippo_eigen, hippo_normal
+from jaxrnn.cells._hippo import hippo_eigen, hippo_normal
+from jaxrnn.cells._s5 import in_eigenvectors
 from jaxrnn.testing import check_cell
 
 D, H, N, BLOCKS, T = 3, 4, 12, 2, 20
@@ -94,7 +94,7 @@ def test_with_one_input_and_one_step_it_is_s4d(x64):
     s4d = jr.s4d(N, param_dtype=jnp.float64)
     theirs = s4d.init(jax.random.key(0), 1)
     s5 = jr.s5(1, N, param_dtype=jnp.float64)
-    ours = jr.S5Params(
+    ours = jr.cells.S5Params(
         decay_log=theirs.decay_log[0],
         eigenvalue_imag=theirs.eigenvalue_imag[0],
         step_log=jnp.full(N // 2, theirs.step_log[0]),
@@ -130,7 +130,7 @@ def test_step_rescale_is_another_sampling_rate(x64):
 
 def test_a_step_of_no_length_changes_nothing_and_has_derivatives(x64):
     cell, params = make(timed=True)
-    carry = jr.LinearCarry(jnp.ones(N // 2) + 1j)
+    carry = jr.cells.LinearCarry(jnp.ones(N // 2) + 1j)
 
     def after(dt):
         return jr.step(cell, params, carry, jr.Timed(jnp.ones(D), dt))[0].h.real.sum()
@@ -155,7 +155,7 @@ def test_laws_with_steps_of_any_length():
 
 
 def test_wrong_arguments_raise():
-    with pytest.raises(ValueError, match="num_states must be a multiple of 2 num_blocks = 4"):
+    with pytest.raises(ValueError, match="state_size must be a multiple of 2 num_blocks = 4"):
         jr.s5(H, 6, 2)
     with pytest.raises(ValueError, match="step_rescale must be above 0"):
         jr.s5(H, 6, step_rescale=0.0)

@@ -53,7 +53,7 @@ def test_theorem_1_of_the_paper_holds_for_zero_order_hold_alone(x64, discretizat
     """N = 1, A = -1, B = C = 1: the gate h = (1 - g) h + g x with g = σ(s)."""
     cell = jr.s6(1, dt_rank=1, discretization=discretization, param_dtype=jnp.float64)
     # x = (signal, s, 1): Δ of the signal reads s, B and C read the constant.
-    params = jr.S6Params(
+    params = jr.cells.S6Params(
         kernel=jnp.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 1]]),
         dt_kernel=jnp.array([[1.0, 0, 0]]),
         dt_bias=jnp.zeros(3),

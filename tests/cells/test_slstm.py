@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.evaluators.newton import newton
+from jaxrnn.engine.evaluators.newton.newton import newton
 from jaxrnn.testing import check_cell
 
 D, H, HEADS, T = 3, 6, 2, 11
@@ -58,7 +58,7 @@ def test_worked_numbers():
     # c = 1 then 1/2 * 1 + 2 * 0 = 1/2;  n = 1 then 1/2 + 2 = 5/2;  h = 1 then 1/5.
     cell = jr.slstm(1)
     xs = jnp.array([[0.0, 0.0, 50.0, 50.0], [jnp.log(2.0), 0.0, 0.0, 50.0]])
-    params = jr.SLSTMParams(jnp.eye(4), jnp.zeros((1, 1, 4)), jnp.zeros(4))
+    params = jr.cells.SLSTMParams(jnp.eye(4), jnp.zeros((1, 1, 4)), jnp.zeros(4))
     rollout = jr.unroll(cell, params, xs)
     np.testing.assert_allclose(rollout.outputs[:, 0], [1.0, 0.2], rtol=1e-6)
     scale = np.exp(rollout.carry.m)

@@ -21,20 +21,20 @@ def shapes(record, num_inputs):
 def test_the_audit_of_the_notes(D, H, C, T, batch):
     model = jr.serial(jr.elman(H), jr.dense(C))
     params = shapes(model, D)
-    counted = jr.cost(model, params, inputs(batch, T, D))
+    counted = jr.count_cost(model, params, inputs(batch, T, D))
     assert counted.parameters == H * D + H**2 + H + C * H + C
     assert counted.multiply_adds == batch * T * (H * D + H**2 + C * H)
     assert counted.streaming_memory == batch * H * 4
-    assert jr.cost(model, params, inputs(T, batch, D), time_major=True) == counted
+    assert jr.count_cost(model, params, inputs(T, batch, D), time_major=True) == counted
 
 
 def test_gates_and_diagonals():
     D, H, T = 3, 8, 10
-    lstm = jr.cost(jr.lstm(H), shapes(jr.lstm(H), D), inputs(T, D))
+    lstm = jr.count_cost(jr.lstm(H), shapes(jr.lstm(H), D), inputs(T, D))
     # Four gates, and f c, i g, o tanh(c).
     assert lstm[:2] == (4 * (D * H + H * H + H), T * (4 * (D * H + H * H) + 3 * H))
     assert lstm.streaming_memory == 2 * H * 4
-    average = jr.cost(jr.ema(), shapes(jr.ema(), D), inputs(T, D))
+    average = jr.count_cost(jr.ema(), shapes(jr.ema(), D), inputs(T, D))
     assert average[:2] == (D, T * 2 * D)
 
 
@@ -43,7 +43,7 @@ def test_training_memory_grows_with_time_and_streaming_memory_does_not():
     H = 16
 
     def at(cell, T, evaluator=None):
-        return jr.cost(cell, shapes(cell, 4), inputs(T, 4), evaluator=evaluator)
+        return jr.count_cost(cell, shapes(cell, 4), inputs(T, 4), evaluator=evaluator)
 
     for cell, states, most in ((jr.elman(H), 1, 4), (jr.lstm(H), 2, 16)):
         for evaluator in (AUTODIFF, None):
@@ -61,7 +61,7 @@ def test_attention_is_quadratic_in_the_length():
     def at(T):
         layer = jr.self_attention(1, window=T)
         params = shapes(layer, 4)
-        return jr.cost(layer, params, inputs(T, 4))
+        return jr.count_cost(layer, params, inputs(T, 4))
 
     short, long = at(256), at(512)
     assert 3 < long.multiply_adds / short.multiply_adds < 4.2
@@ -78,7 +78,7 @@ def test_agrees_with_what_the_compiler_counts(make):
 
     def compiled(T):
         arguments = params, inputs(T, D)
-        counted = jr.cost(cell, *arguments, evaluator=AUTODIFF)
+        counted = jr.count_cost(cell, *arguments, evaluator=AUTODIFF)
         return counted, jax.jit(loss).lower(*arguments).compile().cost_analysis()["flops"]
 
     # A loop's body is counted once there, whatever its length, and a multiply-add as two.
@@ -89,7 +89,9 @@ def test_agrees_with_what_the_compiler_counts(make):
         gradient = jax.jit(jax.grad(loss)).lower(params, inputs(T, D)).compile()
         return gradient.memory_analysis().temp_size_in_bytes
 
-    predicted = [jr.cost(cell, params, inputs(T, D), evaluator=AUTODIFF)[2] for T in (64, 128)]
+    predicted = [
+        jr.count_cost(cell, params, inputs(T, D), evaluator=AUTODIFF)[2] for T in (64, 128)
+    ]
     growth = (temporary(128) - temporary(64)) / (predicted[1] - predicted[0])
     assert 0.9 < growth < 1.1
 
@@ -105,17 +107,17 @@ def test_complex_products_are_four_and_both_halves_are_parameters():
         initial_carry=lambda params, batch_shape=(): jnp.zeros((*batch_shape, 3), jnp.complex64),
         emit=lambda params, carry, x: carry.real,
     )
-    counted = jr.cost(cell, cell.init(KEY, 3), inputs(5, 3))
+    counted = jr.count_cost(cell, cell.init(KEY, 3), inputs(5, 3))
     assert (counted.parameters, counted.multiply_adds, counted.streaming_memory) == (6, 60, 24)
 
 
 def test_layers_that_cannot_stream_and_loops_without_a_count():
     layer = jr.bidirectional(jr.elman(2), jr.elman(2))
     params = shapes(layer, 3)
-    assert jr.cost(layer, params, inputs(4, 3)).streaming_memory is None
+    assert jr.count_cost(layer, params, inputs(4, 3)).streaming_memory is None
     cell = jr.elman(2)
     with pytest.raises(ValueError, match="must not loop until something converges"):
-        jr.cost(cell, shapes(cell, 3), inputs(4, 3), evaluator=jr.newton())
+        jr.count_cost(cell, shapes(cell, 3), inputs(4, 3), evaluator=jr.newton())
 
 
 def test_more_histories_than_states():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.diagnostics.jacobians import carry_jacobians, spectral_radius
+from jaxrnn.diagnostics._jacobians import carry_jacobians, spectral_radius
 
 KEY = jax.random.key(0)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.diagnostics.jacobians import carry_jacobians
-from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
+from jaxrnn.diagnostics._jacobians import carry_jacobians
+from jaxrnn.diagnostics._lyapunov import lyapunov_exponents
 
 KEY = jax.random.key(0)
 

@@ -11,7 +11,7 @@ KEY = jax.random.key(0)
 def test_the_states_of_the_notes():
     """h = 1, 5/2, 5/4; a masked step repeats, a reset starts anew."""
     cell = jr.elman(1, activation=lambda u: u)
-    params = jr.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
+    params = jr.cells.ElmanParams(jnp.ones((1, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
     xs = jnp.array([[1.0], [2.0], [jnp.nan], [0.0], [-8.0]])
     mask = jnp.array([1, 1, 0, 1, 1])
     reset = jnp.array([0, 0, 0, 0, 1])

@@ -6,7 +6,7 @@ import pytest
 import jaxrnn as jr
 
 KEY = jax.random.key(0)
-WEIGHTLESS = jr.ElmanParams(jnp.ones((1, 1)), jnp.zeros((1, 1)), jnp.zeros(1))
+WEIGHTLESS = jr.cells.ElmanParams(jnp.ones((1, 1)), jnp.zeros((1, 1)), jnp.zeros(1))
 
 
 def test_tanh_is_one_beyond_roughly_nine(x64):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.diagnostics.jacobians import carry_jacobians
-from jaxrnn.diagnostics.spectrum import jacobian_spectrum, orthogonal_columns
+from jaxrnn.diagnostics._jacobians import carry_jacobians
+from jaxrnn.diagnostics._spectrum import jacobian_spectrum, orthogonal_columns
 
 KEY = jax.random.key(0)
 

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import jaxrnn as jr
-from jaxrnn.evaluators import blocks
+from jaxrnn.engine.evaluators.sequential import blocks
 
 T, D, H = 6, 2, 3
 AUTODIFF = jr.sequential(derivative="autodiff")
@@ -273,7 +273,9 @@ def test_carries_are_stored_once():
 def test_half_precision_sums_weight_gradients_in_float32():
     """256 equal steps: a sum in bfloat16 stops growing at 256 times its smallest bit."""
     cell = jr.elman(1, lambda u: u, param_dtype=jnp.bfloat16)
-    params = jr.ElmanParams(*(jnp.zeros(shape, jnp.bfloat16) for shape in ((1, 1), (1, 1), (1,))))
+    params = jr.cells.ElmanParams(
+        *(jnp.zeros(shape, jnp.bfloat16) for shape in ((1, 1), (1, 1), (1,)))
+    )
     xs = jnp.ones((1000, 1), jnp.bfloat16)
     gradient = jax.grad(lambda params: jr.unroll(cell, params, xs).outputs.sum())(params)
     assert {leaf.dtype for leaf in gradient} == {jnp.dtype(jnp.bfloat16)}
@@ -316,7 +318,7 @@ def test_a_cell_that_closes_over_what_is_differentiated_gets_autodiff(x64):
 
     def last(slope):
         cell = jr.elman(1, lambda u: slope * u)
-        params = jr.ElmanParams(jnp.ones((2, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
+        params = jr.cells.ElmanParams(jnp.ones((2, 1)), jnp.full((1, 1), 0.5), jnp.zeros(1))
         return jr.unroll(cell, params, xs).outputs[-1, 0]
 
     # h₁ = 2s, h₂ = s (2 + s).

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.evaluators.chunked import sqrt_size
+from jaxrnn.engine.evaluators.chunked import sqrt_size
 
 CELL = jr.learned_initial_carry(jr.lstm(2, param_dtype=jnp.float64))
 NUM_STEPS = 7

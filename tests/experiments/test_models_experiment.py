@@ -1,4 +1,4 @@
-"""The models experiment: its checks can fail, and docs/models.md names everything public."""
+"""The models experiment: its checks can fail, and its page names everything public."""
 
 import csv
 import inspect
@@ -14,7 +14,7 @@ from experiments.frame.models import MODELS, Sizes
 from experiments.models import COMPOSED, multiply_adds
 from experiments.models.support import accepted_evaluators, support
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/models.md"
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/experiments/models.md"
 
 
 def public_factories():

@@ -37,13 +37,13 @@ def kept(tokens):
     [
         ({"top_k": 2}, [1, 3]),
         ({"top_k": 4}, [0, 1, 3, 4]),
-        ({"nucleus": 0.34}, [1]),
-        ({"nucleus": 0.36}, [1, 3]),
-        ({"nucleus": 0.86}, [0, 1, 3, 4]),
-        ({"nucleus": 1e-6}, [1]),
+        ({"top_p": 0.34}, [1]),
+        ({"top_p": 0.36}, [1, 3]),
+        ({"top_p": 0.86}, [0, 1, 3, 4]),
+        ({"top_p": 1e-6}, [1]),
         # Of the two that top_k leaves, token 1 alone holds 0.35 / 0.65 = 0.538.
-        ({"top_k": 2, "nucleus": 0.53}, [1]),
-        ({"top_k": 2, "nucleus": 0.55}, [1, 3]),
+        ({"top_k": 2, "top_p": 0.53}, [1]),
+        ({"top_k": 2, "top_p": 0.55}, [1, 3]),
     ],
 )
 def test_cuts_by_counts(choice, tokens):
@@ -52,19 +52,19 @@ def test_cuts_by_counts(choice, tokens):
 
 def test_cuts_come_after_the_temperature():
     # At temperature 1/2 the probabilities are 0.038, 0.467, 0.01, 0.343, 0.152.
-    assert set(sample(temperature=0.5, nucleus=0.8)) == {1, 3}
-    assert set(sample(temperature=1.0, nucleus=0.8)) == {1, 3, 4}
+    assert set(sample(temperature=0.5, top_p=0.8)) == {1, 3}
+    assert set(sample(temperature=1.0, top_p=0.8)) == {1, 3, 4}
 
 
 def test_cuts_that_cut_nothing_are_the_plain_draw():
     plain = sample(temperature=1.0)
-    for choice in ({"nucleus": 1}, {"top_k": 5}, {"top_k": 5, "nucleus": 1.0}):
+    for choice in ({"top_p": 1}, {"top_k": 5}, {"top_k": 5, "top_p": 1.0}):
         np.testing.assert_array_equal(sample(temperature=1.0, **choice), plain)
 
 
 def test_nucleus_1_keeps_what_float32_adds_up_to_1_without():
     logits = jnp.array([0.0, -20.0, -25.0])
-    keep = jax.vmap(lambda key: jr.next_token(logits, key, temperature=100.0, nucleus=1.0))
+    keep = jax.vmap(lambda key: jr.next_token(logits, key, temperature=100.0, top_p=1.0))
     assert set(np.asarray(keep(jax.random.split(jax.random.key(0), 100)))) == {0, 1, 2}
 
 
@@ -97,7 +97,7 @@ def test_ties():
 
 def test_forbidden_tokens_are_not_drawn():
     logits = jnp.array([1.0, -jnp.inf, 0.0])
-    for choice in ({}, {"top_k": 3}, {"nucleus": 0.999}, {"top_k": 2}):
+    for choice in ({}, {"top_k": 3}, {"top_p": 0.999}, {"top_k": 2}):
         draw = jax.vmap(
             lambda key, choice=choice: jr.next_token(logits, key, temperature=5.0, **choice)
         )
@@ -128,10 +128,10 @@ def test_half_precision_is_drawn_in_float32():
         ({"temperature": 1.0, "top_k": 0}, ValueError, "^top_k must be at least 1, got 0"),
         ({"temperature": 1.0, "top_k": 2.0}, TypeError, "^top_k must be an int"),
         ({"temperature": 1.0, "top_k": 6}, ValueError, "^top_k must be at most the 5 tokens"),
-        ({"temperature": 1.0, "nucleus": 0}, ValueError, r"^nucleus must be a number in \(0, 1\]"),
-        ({"temperature": 1.0, "nucleus": 1.1}, ValueError, "^nucleus must be a number"),
+        ({"temperature": 1.0, "top_p": 0}, ValueError, r"^top_p must be a number in \(0, 1\]"),
+        ({"temperature": 1.0, "top_p": 1.1}, ValueError, "^top_p must be a number"),
         ({"top_k": 3}, ValueError, "^temperature must be given to sample with top_k"),
-        ({"nucleus": 0.5}, ValueError, "^temperature must be given to sample with nucleus"),
+        ({"top_p": 0.5}, ValueError, "^temperature must be given to sample with top_p"),
         ({"temperature": 1.0, "key": None}, ValueError, "^key must be a PRNG key to sample"),
         ({"logits": np.arange(5)}, TypeError, "^logits must be floating"),
         ({"logits": np.float32(1)}, ValueError, r"^logits must be \[..., V\]"),

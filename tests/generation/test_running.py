@@ -11,13 +11,13 @@ LENGTHS = np.array([4, 2, 3])
 N = 6
 
 
-def loop(layer, params, prompt, num_steps=N, stop=None, carry=None):
+def loop(layer, params, prompt, num_steps=N, stop_token=None, carry=None):
     """One row, greedily, token after token: tokens, and the carry in front of the last one."""
     carry = layer.initial_carry(params) if carry is None else carry
     for token in prompt:
         carry, logits = jr.step(layer, params, carry, jnp.asarray(token))
     tokens = [int(logits.argmax())]
-    while len(tokens) < num_steps and tokens[-1] != stop:
+    while len(tokens) < num_steps and tokens[-1] != stop_token:
         carry, logits = jr.step(layer, params, carry, jnp.asarray(tokens[-1]))
         tokens.append(int(logits.argmax()))
     return tokens, carry
@@ -63,10 +63,10 @@ def test_rows_that_stop_stay_where_they_are(writer):
     prompts, mask = padded("right")
     everything = [tokens for tokens, _ in unpadded(layer, params, num_steps=10)]
     stop = everything[0][3]
-    rows = unpadded(layer, params, num_steps=10, stop=stop)
+    rows = unpadded(layer, params, num_steps=10, stop_token=stop)
     lengths = np.array([len(tokens) for tokens, _ in rows])
     assert lengths.min() < lengths.max(), "rows must stop at steps of their own"
-    got = jr.generate(layer, params, prompts, 10, mask=mask, stop=stop, pad=-7)
+    got = jr.generate(layer, params, prompts, 10, mask=mask, stop_token=stop, pad=-7)
     for row, (tokens, _) in enumerate(rows):
         wanted = tokens + [-7] * (10 - len(tokens))
         np.testing.assert_array_equal(got.tokens[row], wanted)
@@ -79,7 +79,7 @@ def test_several_stop_tokens_and_one_at_once(writer):
     layer, params = writer
     free = np.asarray(jr.generate(layer, params, PROMPTS, N).tokens)
     stops = (int(free[0, 0]), int(free[1, 2]))
-    got = jr.generate(layer, params, PROMPTS, N, stop=stops)
+    got = jr.generate(layer, params, PROMPTS, N, stop_token=stops)
     ends = [next((i for i in range(N) if row[i] in stops), N - 1) for row in free]
     assert ends[0] == 0
     np.testing.assert_array_equal(got.mask.sum(-1), np.array(ends) + 1)
@@ -88,20 +88,22 @@ def test_several_stop_tokens_and_one_at_once(writer):
 def test_a_stop_at_the_last_step_counts(writer):
     layer, params = writer
     first = jr.generate(layer, params, PROMPTS[0], 1).tokens
-    got = jr.generate(layer, params, PROMPTS[0], 1, stop=int(first[0]))
+    got = jr.generate(layer, params, PROMPTS[0], 1, stop_token=int(first[0]))
     assert got.stopped and got.mask.all()
-    assert not jr.generate(layer, params, PROMPTS[0], 1, stop=int(first[0]) + 1).stopped
+    assert not jr.generate(layer, params, PROMPTS[0], 1, stop_token=int(first[0]) + 1).stopped
 
 
 def test_it_goes_on_from_a_carry(writer):
     layer, params = writer
     prompts, mask = padded("left")
     stop = int(jr.generate(layer, params, prompts, 7, mask=mask).tokens[1, 2])
-    whole = jr.generate(layer, params, prompts, 7, mask=mask, stop=stop)
-    one = jr.generate(layer, params, prompts, 3, mask=mask, stop=stop)
+    whole = jr.generate(layer, params, prompts, 7, mask=mask, stop_token=stop)
+    one = jr.generate(layer, params, prompts, 3, mask=mask, stop_token=stop)
     go_on = one.mask[:, -1:] & ~one.stopped[:, None]
     assert one.stopped.any() and go_on.any()
-    two = jr.generate(layer, params, one.tokens[:, -1:], 4, mask=go_on, carry=one.carry, stop=stop)
+    two = jr.generate(
+        layer, params, one.tokens[:, -1:], 4, mask=go_on, carry=one.carry, stop_token=stop
+    )
     np.testing.assert_array_equal(jnp.concatenate([one.tokens, two.tokens], 1), whole.tokens)
     np.testing.assert_array_equal(jnp.concatenate([one.mask, two.mask], 1), whole.mask)
     assert_close(two.carry, whole.carry)
@@ -111,7 +113,7 @@ def test_an_empty_prompt_writes_nothing(writer):
     layer, params = writer
     mask = np.ones(PROMPTS.shape, bool)
     mask[1] = False
-    got = jr.generate(layer, params, PROMPTS, N, mask=mask, pad=-3, stop=-3)
+    got = jr.generate(layer, params, PROMPTS, N, mask=mask, pad=-3, stop_token=-3)
     np.testing.assert_array_equal(got.mask.any(-1), [True, False, True])
     np.testing.assert_array_equal(got.tokens[1], [-3] * N)
     assert not got.stopped[1]
@@ -171,7 +173,7 @@ def test_top_k_1_is_greedy_and_nucleus_1_the_plain_draw(writer):
 
     np.testing.assert_array_equal(write(temperature=9.0, top_k=1, key=KEY), write())
     plain = write(temperature=9.0, key=KEY)
-    np.testing.assert_array_equal(write(temperature=9.0, nucleus=1.0, key=KEY), plain)
+    np.testing.assert_array_equal(write(temperature=9.0, top_p=1.0, key=KEY), plain)
     assert (plain != write()).any()
 
 
@@ -185,8 +187,8 @@ def test_another_temperature_does_not_compile_again(writer):
 
     watched = jr.serial(layer, jr.dropout(0.0)._replace(unroll=watch))
     counts = []
-    for temperature, nucleus, stop in ((0.5, 0.9, 1), (1.0, 0.5, 2), (0.0, 1.0, 3)):
-        choice = {"temperature": temperature, "nucleus": nucleus, "stop": stop}
+    for temperature, top_p, stop in ((0.5, 0.9, 1), (1.0, 0.5, 2), (0.0, 1.0, 3)):
+        choice = {"temperature": temperature, "top_p": top_p, "stop": stop}
         jr.generate(watched, (params, ()), PROMPTS, N, key=KEY, **choice)
         counts.append(len(traces))
     assert counts[0] > 0 and counts == counts[:1] * 3

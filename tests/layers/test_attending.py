@@ -16,7 +16,7 @@ RESET = np.zeros((BATCH, T), bool)
 RESET[0, 4] = True
 f64 = {"param_dtype": jnp.float64}
 SCORE = jr.additive_score(A, **f64)
-LAYER = jr.attending(jr.elman(H, **f64), SCORE, S, M)
+LAYER = jr.attention_cell(jr.elman(H, **f64), SCORE, S, M)
 SUM = jr.simple_cell(
     lambda key, n: (), lambda params, carry, x: carry + x.sum(-1, keepdims=True), 1
 )
@@ -80,19 +80,19 @@ def test_against_a_loop_in_which_the_context_enters_the_recurrence(x64):
 def test_worked_numbers():
     # From h = 1 the scores are 0 and ln 3, so the weights 1/4 and 3/4, c = 5 and h = 1 + 2 + 5.
     score = jr.dot_score(1)
-    layer = jr.attending(SUM, score, 2, 1)
-    score_params = jr.DotScoreParams(jnp.array([[1.0]]), jnp.array([[np.log(3.0) / 4]]))
+    layer = jr.attention_cell(SUM, score, 2, 1)
+    score_params = jr.seq2seq.DotScoreParams(jnp.array([[1.0]]), jnp.array([[np.log(3.0) / 4]]))
     memory = jr.source_memory(score, score_params, jnp.array([[2.0], [6.0]]))
     # The keys are made zero and 4 · ln 3 / 4 by moving the first one.
     memory = memory._replace(keys=memory.keys - memory.keys[0])
-    carry = jr.AttendingCarry(jnp.array([1.0]), memory)
-    params = jr.AttendingParams((), score_params)
+    carry = jr.seq2seq.AttentionCellCarry(jnp.array([1.0]), memory)
+    params = jr.seq2seq.AttentionCellParams((), score_params)
     rollout = jr.unroll(layer, params, jnp.array([[2.0]]), carry=carry)
     np.testing.assert_allclose(rollout.outputs, [[8.0, 5.0]], rtol=1e-6)
 
 
 def test_it_keeps_the_laws():
-    check_layer(jr.attending(jr.gru(H), jr.dot_score(A), S, M))
+    check_layer(jr.attention_cell(jr.gru(H), jr.dot_score(A), S, M))
 
 
 def test_chunks_agree_and_padding_reaches_no_gradient(x64):
@@ -123,15 +123,15 @@ def test_chunks_agree_and_padding_reaches_no_gradient(x64):
 def test_errors_name_the_argument():
     score = jr.dot_score(A)
     with pytest.raises(TypeError, match="^cell must be a Cell"):
-        jr.attending(jr.dense(3), score, S, M)
+        jr.attention_cell(jr.dense(3), score, S, M)
     with pytest.raises(TypeError, match="^score must be a Score"):
-        jr.attending(jr.gru(3), "dot", S, M)
+        jr.attention_cell(jr.gru(3), "dot", S, M)
     with pytest.raises(ValueError, match="^num_source_steps must not be below 0"):
-        jr.attending(jr.gru(3), score, -1, M)
+        jr.attention_cell(jr.gru(3), score, -1, M)
     with pytest.raises(ValueError, match="^cell must draw no noise"):
-        jr.attending(jr.recurrent_dropout(jr.gru(3), 0.5), score, S, M)
+        jr.attention_cell(jr.recurrent_dropout(jr.gru(3), 0.5), score, S, M)
     with pytest.raises(ValueError, match="^cell must read one vector a step.*num_feature_axes 2"):
-        jr.attending(jr.gru(3)._replace(num_feature_axes=2), score, S, M)
+        jr.attention_cell(jr.gru(3)._replace(num_feature_axes=2), score, S, M)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_errors_name_the_argument():
     ],
 )
 def test_a_cell_that_emits_anything_but_one_vector_is_refused(emit, came):
-    layer = jr.attending(SUM._replace(emit=emit), jr.dot_score(A), S, M)
+    layer = jr.attention_cell(SUM._replace(emit=emit), jr.dot_score(A), S, M)
     params = layer.init(jax.random.key(0), D)
     message = rf"^cell must emit one vector a step \(2, 1\), to attend with, got {came}\."
     with pytest.raises(ValueError, match=message):
@@ -153,7 +153,7 @@ def test_a_cell_that_emits_anything_but_one_vector_is_refused(emit, came):
 
 def test_a_source_without_a_step_is_one_without_a_real_step(x64):
     params, values, xs = setting()
-    none = jr.attending(jr.elman(H, **f64), SCORE, 0, M)
+    none = jr.attention_cell(jr.elman(H, **f64), SCORE, 0, M)
     memory = jr.source_memory(SCORE, params.score, np.zeros((BATCH, 0, M)))
     carry = none.initial_carry(params, (BATCH,))._replace(memory=memory)
     got = jr.unroll(none, params, xs, carry=carry, mask=MASK, reset=RESET)
@@ -260,7 +260,7 @@ def test_a_gradient_exports_for_all_platforms(x64):
 
 def test_half_precision_runs_in_float32():
     score = jr.additive_score(A)
-    layer = jr.attending(jr.elman(H), score, S, M)
+    layer = jr.attention_cell(jr.elman(H), score, S, M)
     params = layer.init(jax.random.key(0), D)
     memory = jr.source_memory(score, params.score, jnp.ones((S, M), jnp.bfloat16))
     carry = layer.initial_carry(params)._replace(memory=memory)

@@ -28,7 +28,7 @@ def alone(params, xs):
     onward = jr.unroll(FORWARD, params.forward, xs)
     turned = jr.unroll(BACKWARD, params.backward, xs[::-1])
     outputs = jnp.concatenate([onward.outputs, turned.outputs[::-1]], -1)
-    return outputs, jr.Directions(onward.carry, turned.carry)
+    return outputs, jr.layers.Directions(onward.carry, turned.carry)
 
 
 def row_alone(params, xs, row):
@@ -38,7 +38,7 @@ def row_alone(params, xs, row):
         own_outputs, carry = alone(params, xs[row, steps])
         outputs = outputs.at[steps].set(own_outputs)
         carries.append(carry)
-    return outputs, jr.Directions(carries[-1].forward, carries[0].backward)
+    return outputs, jr.layers.Directions(carries[-1].forward, carries[0].backward)
 
 
 def each_alone(params, xs):
@@ -75,8 +75,8 @@ def test_padding_and_resets_give_what_every_sequence_gives_alone(x64):
 def sums():
     """Running sums from both ends."""
     one = jnp.ones((1, 1))
-    params = jr.ElmanParams(one, one, jnp.zeros(1))
-    return jr.elman(1, activation=lambda u: u), jr.Directions(params, params)
+    params = jr.cells.ElmanParams(one, one, jnp.zeros(1))
+    return jr.elman(1, activation=lambda u: u), jr.layers.Directions(params, params)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_architecture_is_copied_and_the_parameters_are_not():
 
 def test_both_directions_draw_from_keys_of_their_own():
     layer = jr.bidirectional(jr.dropout(0.5, variational=True), merge="sum")
-    params = jr.Directions((), ())
+    params = jr.layers.Directions((), ())
     outputs = jr.unroll(layer, params, jnp.ones((50, 2, 40)), key=jax.random.key(0)).outputs
     # One mask for both, the same for all steps, would give 0 and 4 alone. Five sigma of the share
     # of 2 are 0.06.

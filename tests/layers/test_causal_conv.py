@@ -30,7 +30,7 @@ def flags(seed=0):
 
 
 def test_a_worked_number():
-    params = jr.CausalConvParams(jnp.array([[1.0], [10.0], [100.0]]), jnp.array([0.5]))
+    params = jr.mixers.CausalConvParams(jnp.array([[1.0], [10.0], [100.0]]), jnp.array([0.5]))
     xs = jnp.array([[1.0], [2.0], [3.0], [4.0]])
     ys = jr.unroll(jr.causal_conv(3), params, xs).outputs
     np.testing.assert_array_equal(ys[:, 0], [100.5, 210.5, 321.5, 432.5])
@@ -88,7 +88,7 @@ def test_nan_leaves_the_window_after_width_steps():
 
 def test_sums_of_bfloat16_inputs_run_in_float32():
     layer = jr.causal_conv(2)
-    params = jr.CausalConvParams(jnp.array([[1.0], [256.0]]), jnp.array([-255.0]))
+    params = jr.mixers.CausalConvParams(jnp.array([[1.0], [256.0]]), jnp.array([-255.0]))
     xs = jnp.ones((2, 1), jnp.bfloat16)
     rollout = jr.unroll(layer, params, xs)
     # 1 + 256 is no bfloat16.

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.boundary import select
-from jaxrnn.layers.convolutional import Response, convolve
-from jaxrnn.testing import check_layer, rows
+from jaxrnn.engine.evaluators.convolution import Response, convolve
+from jaxrnn.engine.masking import select
+from jaxrnn.testing import _rows as rows
+from jaxrnn.testing import check_layer
 
 D = 3
 CELLS = {

@@ -65,7 +65,7 @@ def test_against_a_loop_over_pairs_of_steps(x64, name):
 
 def test_worked_numbers():
     # Scores 0 and ln 3 give weights 1/4 and 3/4 on values 2 and 6: c = 5.
-    params = jr.DotScoreParams(jnp.array([[1.0]]), jnp.array([[np.log(3.0) / 4]]))
+    params = jr.seq2seq.DotScoreParams(jnp.array([[1.0]]), jnp.array([[np.log(3.0) / 4]]))
     score = jr.dot_score(1)
     memory = jr.source_memory(score, params, jnp.array([[2.0], [6.0]]))
     rollout = jr.unroll(jr.cross_attention(score, 2, 1), params, jnp.array([[1.0]]), carry=memory)
@@ -175,16 +175,16 @@ def test_errors_name_the_argument():
         jr.source_memory(score, params, values, np.ones(3))
     with pytest.raises(ValueError, match=r"^carry.values must have the shape \(5, 4\)"):
         jr.unroll(layer, params, xs, carry=jr.source_memory(score, params, values[:3]))
-    with pytest.raises(ValueError, match="weights of one cross_attention or attending.*got 0"):
+    with pytest.raises(ValueError, match="weights of one cross_attention or attention_cell.*got 0"):
         jr.attention_weights(jr.unroll(jr.gru(2), jr.gru(2).init(jax.random.key(0), D), xs))
     info = jr.unroll(layer, params, xs).info
-    with pytest.raises(ValueError, match="weights of one cross_attention or attending.*got 2"):
+    with pytest.raises(ValueError, match="weights of one cross_attention or attention_cell.*got 2"):
         jr.attention_weights(jr.Rollout((), (), (info, info)))
 
 
 def test_the_parameters_of_a_memory_are_those_of_the_score():
     score, values = jr.dot_score(A), jnp.ones((2, S, M))
-    layer = jr.attending(jr.gru(6), score, S, M)
+    layer = jr.attention_cell(jr.gru(6), score, S, M)
     params = layer.init(jax.random.key(0), D)
     assert jr.source_memory(score, params.score, values).keys.shape == (2, S, A)
     for wrong in (params, None, ()):

@@ -7,7 +7,7 @@ import jaxrnn as jr
 
 
 def test_worked_numbers():
-    params = jr.DenseParams(jnp.array([[1.0, -1.0], [2.0, 0.0]]), jnp.array([0.5, -0.5]))
+    params = jr.layers.DenseParams(jnp.array([[1.0, -1.0], [2.0, 0.0]]), jnp.array([0.5, -0.5]))
     xs = jnp.array([[1.0, 1.0], [2.0, 3.0]])
     want = np.array([[3.5, -1.5], [8.5, -2.5]])
     np.testing.assert_array_equal(jr.unroll(jr.dense(2), params, xs).outputs, want)

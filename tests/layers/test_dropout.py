@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.randomness import MissingKey
+from jaxrnn.engine.keys import MissingKey
 
 BOTH = pytest.mark.parametrize("variational", [False, True])
 
@@ -75,7 +75,7 @@ def test_a_variational_mask_holds_for_a_sequence_read_backwards():
     drop = jr.dropout(0.5, variational=True)
     both = jr.bidirectional(drop, drop, merge="concat")
     reset = jnp.array([0, 0, 0, 1, 0, 0])
-    params = jr.Directions((), ())
+    params = jr.layers.Directions((), ())
     outputs = jr.unroll(both, params, jnp.ones((6, 40)), reset=reset, key=jax.random.key(0)).outputs
     keep = np.asarray(outputs) != 0
     for segment in (keep[:3], keep[3:]):

@@ -6,7 +6,7 @@ import pytest
 import jaxrnn as jr
 
 LAYER = jr.embed(2)
-PARAMS = jr.EmbedParams(jnp.array([[1.0, -1.0], [2.0, -2.0], [4.0, -4.0]]))
+PARAMS = jr.layers.EmbedParams(jnp.array([[1.0, -1.0], [2.0, -2.0], [4.0, -4.0]]))
 
 
 def test_tokens_take_their_rows():
@@ -37,7 +37,7 @@ def test_tokens_outside_of_the_table_give_nan(dtype):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_a_vocabulary_may_be_larger_than_the_dtype_of_tokens(dtype):
-    params = jr.EmbedParams(jnp.arange(600.0).reshape(300, 2))
+    params = jr.layers.EmbedParams(jnp.arange(600.0).reshape(300, 2))
     last = jnp.iinfo(dtype).max
     outputs = jr.unroll(LAYER, params, jnp.array([0, last], dtype)).outputs
     np.testing.assert_array_equal(outputs, [[0, 1], [2 * last, 2 * last + 1]])

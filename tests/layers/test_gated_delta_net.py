@@ -70,7 +70,7 @@ def test_what_is_written_is_read_back(x64, chunk_size):
     layer = jr.gated_delta_net(1, 3, 3, chunk_size=chunk_size, param_dtype=jnp.float64)
     eye, zeros = jnp.eye(3), jnp.zeros((3, 3))
     address = jnp.concatenate([eye, zeros, zeros[:1]])
-    params = jr.GatedDeltaNetParams(
+    params = jr.mixers.GatedDeltaNetParams(
         key_kernel=address,
         query_kernel=address,
         value_kernel=jnp.concatenate([zeros, eye, zeros[:1]]),

@@ -14,7 +14,7 @@ def norm(xs, scale, offset, epsilon):
 def test_it_is_the_formula(x64):
     generator = np.random.default_rng(0)
     xs = generator.normal(size=(2, 5, 7))
-    params = jr.LayerNormParams(generator.normal(size=7), generator.normal(size=7))
+    params = jr.layers.LayerNormParams(generator.normal(size=7), generator.normal(size=7))
     got = jr.unroll(jr.layer_norm(epsilon=0.1), params, xs).outputs
     np.testing.assert_allclose(got, norm(xs, *params, 0.1), rtol=1e-12, atol=1e-12)
 

@@ -95,8 +95,8 @@ def test_it_keeps_the_width_and_its_parameters_are_those_of_the_paper():
     shapes = jax.tree.map(jnp.shape, layer.init(jax.random.key(0), 40))
     assert layer.num_outputs(40) == 40
     assert shapes.kernel == (40, 160)
-    assert shapes.conv == jr.CausalConvParams((4, 80), (80,))
-    assert shapes.ssm == jr.S6Params((80, 3 + 32), (3, 80), (80,), (80, 16), (80,))
+    assert shapes.conv == jr.mixers.CausalConvParams((4, 80), (80,))
+    assert shapes.ssm == jr.cells.S6Params((80, 3 + 32), (3, 80), (80,), (80, 16), (80,))
     assert shapes.output_kernel == (80, 40)
 
 

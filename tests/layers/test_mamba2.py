@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.layers.mamba2 import ssd
+from jaxrnn.mixers._mamba2 import ssd
 from jaxrnn.testing import check_layer
 
 D, N, P, WIDTH, T, BATCH = 3, 2, 3, 3, 11, 3
@@ -149,8 +149,8 @@ def test_it_keeps_the_width_and_its_parameters_are_those_of_the_paper():
     shapes = jax.tree.map(jnp.shape, params)
     assert layer.num_outputs(96) == 96
     assert shapes.kernel == (96, 2 * 192 + 2 * 128 + 3)
-    assert shapes.conv == jr.CausalConvParams((4, 192 + 256), (192 + 256,))
-    assert shapes.ssm == jr.SSDParams((3,), (3,), (3,))
+    assert shapes.conv == jr.mixers.CausalConvParams((4, 192 + 256), (192 + 256,))
+    assert shapes.ssm == jr.mixers.SSDParams((3,), (3,), (3,))
     assert shapes.output_kernel == (192, 96)
     assert layer.initial_carry(params, (5,)).ssm.h.shape == (5, 3, 64, 128)
     rates = jnp.exp(jr.mamba2(head_width=1).init(jax.random.key(0), 500).ssm.a_log)

@@ -59,7 +59,7 @@ def test_worked_numbers():
     # c = 2, n = 2, y = 2 / max(2, 1) = 1;  c = 3, n = 3, y = 1;  with v = 4 then c = 3/2 + 8 and
     # n = 3/2 + 2, y = 9.5 / 3.5.
     layer = jr.mlstm(1, 1)
-    params = jr.MLSTMParams(
+    params = jr.mixers.MLSTMParams(
         write_kernel=jnp.array([[0.0, 1.0]]),
         write_bias=jnp.array([2.0, 0.0]),
         read_kernel=jnp.zeros((1, 2)),

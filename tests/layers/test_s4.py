@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.hippo import hippo_eigen, hippo_legs
+from jaxrnn.cells._hippo import hippo_eigen, hippo_legs
 from jaxrnn.testing import check_layer
 
 D, N = 3, 8
@@ -50,7 +50,9 @@ def make(seed=0, **options):
 def random_carry(layer, params, batch_shape=()):
     rng = np.random.default_rng(3)
     shape = layer.initial_carry(params, batch_shape).h.shape
-    return jr.S4Carry(jnp.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)))
+    return jr.mixers.S4Carry(
+        jnp.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+    )
 
 
 def assert_close(got, want, rtol=1e-9):
@@ -179,7 +181,7 @@ def test_low_precision(dtype):
 
 
 def test_wrong_arguments_raise():
-    with pytest.raises(ValueError, match="num_states must be even"):
+    with pytest.raises(ValueError, match="state_size must be even"):
         jr.s4(5)
     with pytest.raises(ValueError, match="step_min"):
         jr.s4(4, step_min=0.2, step_max=0.1)

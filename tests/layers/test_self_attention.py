@@ -68,7 +68,7 @@ def test_against_a_loop_over_steps(x64, window, flags):
 def test_worked_numbers():
     # One head of width 2 with q = k = (x, 0): a step turns by one radian, s = x_t x_j cos(t - j).
     kernel = jnp.array([[np.sqrt(np.sqrt(2.0)), 0, np.sqrt(np.sqrt(2.0)), 0, 1, 0]])
-    params = jr.SelfAttentionParams(kernel, jnp.array([[1.0], [0.0]]))
+    params = jr.mixers.SelfAttentionParams(kernel, jnp.array([[1.0], [0.0]]))
     xs = jnp.array([[1.0], [2.0]])
     ys = jr.unroll(jr.self_attention(1, window=2), params, xs).outputs
     weights = np.exp([2 * np.cos(1.0), 4.0])

@@ -35,11 +35,14 @@ def test_worked_numbers():
     """A running sum, doubled, and a half added: of 1, 2, 0 with a reset at the last step."""
     layer = jr.serial(jr.elman(1, activation=lambda u: u), jr.dense(1))
     one = jnp.ones((1, 1))
-    params = (jr.ElmanParams(one, one, jnp.zeros(1)), jr.DenseParams(2 * one, jnp.array([0.5])))
+    params = (
+        jr.cells.ElmanParams(one, one, jnp.zeros(1)),
+        jr.layers.DenseParams(2 * one, jnp.array([0.5])),
+    )
     xs, reset = jnp.array([[1.0], [2.0], [0.0]]), jnp.array([0, 0, 1])
     rollout = jr.unroll(layer, params, xs, reset=reset)
     np.testing.assert_array_equal(rollout.outputs[:, 0], [2.5, 6.5, 0.5])
-    assert rollout.carry == (jr.ElmanCarry(jnp.zeros(1)), ())
+    assert rollout.carry == (jr.cells.ElmanCarry(jnp.zeros(1)), ())
     assert [getattr(info, "evaluator", info) for info in rollout.info] == ["sequential", ()]
 
 

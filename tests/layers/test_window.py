@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.layers.window import empty_window, through_window
+from jaxrnn.mixers._window import empty_window, through_window
 from jaxrnn.testing import check_layer
 
 

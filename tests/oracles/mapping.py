@@ -26,13 +26,13 @@ def from_torch(kind, arrays):
     kernel, recurrent_kernel = arrays["weight_ih"].T, arrays["weight_hh"].T
     bias = arrays["bias_ih"] + arrays["bias_hh"]
     if kind == "rnn":
-        return jr.ElmanParams(kernel, recurrent_kernel, bias)
+        return jr.cells.ElmanParams(kernel, recurrent_kernel, bias)
     if kind == "lstm":
         projection = arrays["weight_hr"].T if "weight_hr" in arrays else None
-        return jr.LSTMParams(kernel, recurrent_kernel, bias, projection_kernel=projection)
+        return jr.cells.LSTMParams(kernel, recurrent_kernel, bias, projection_kernel=projection)
     rz = 2 * recurrent_kernel.shape[0]
     bias = np.concatenate([bias[:rz], arrays["bias_ih"][rz:]])
-    return jr.GRUParams(kernel, recurrent_kernel, bias, arrays["bias_hh"][rz:])
+    return jr.cells.GRUParams(kernel, recurrent_kernel, bias, arrays["bias_hh"][rz:])
 
 
 def torch_gradients(kind, gradients):
@@ -56,7 +56,7 @@ def keras_weights(params):
 
     The reset-after GRU has two rows of biases, of inputs and of the recurrent product.
     """
-    if not isinstance(params, jr.GRUParams):
+    if not isinstance(params, jr.cells.GRUParams):
         return [params.kernel, params.recurrent_kernel, params.bias]
     kernel, recurrent_kernel, bias = (regrouped(leaf, (1, 0, 2)) for leaf in params[:3])
     if params.recurrent_bias is not None:
@@ -67,16 +67,21 @@ def keras_weights(params):
 
 def flax_variables(params):
     """flax linen: one dense a gate and side; biases on the h side (LSTM) or the x side."""
-    gates = {jr.ElmanParams: ("",), jr.LSTMParams: "ifgo", jr.GRUParams: "rzn", jr.MGUParams: "fn"}
+    gates = {
+        jr.cells.ElmanParams: ("",),
+        jr.cells.LSTMParams: "ifgo",
+        jr.cells.GRUParams: "rzn",
+        jr.cells.MGUParams: "fn",
+    }
     gates = gates[type(params)]
     split = [jnp.split(leaf, len(gates), axis=-1) for leaf in params[:3]]
     dense = {}
     for gate, kernel, recurrent_kernel, bias in zip(gates, *split, strict=True):
         dense[f"i{gate}"] = {"kernel": kernel}
         dense[f"h{gate}"] = {"kernel": recurrent_kernel}
-        side = "h" if isinstance(params, jr.LSTMParams) else "i"
+        side = "h" if isinstance(params, jr.cells.LSTMParams) else "i"
         dense[f"{side}{gate}"]["bias"] = bias
-    if isinstance(params, jr.GRUParams):
+    if isinstance(params, jr.cells.GRUParams):
         dense["hn"]["bias"] = params.recurrent_bias
     return dense
 

@@ -23,11 +23,15 @@ nn = pytest.importorskip("flax.linen", reason="needs flax")
 
 
 def carry_to_flax(carry):
-    return (carry.c, carry.h) if isinstance(carry, jr.LSTMCarry) else carry.h
+    return (carry.c, carry.h) if isinstance(carry, jr.cells.LSTMCarry) else carry.h
 
 
 def carry_from_flax(carry, like):
-    return jr.LSTMCarry(carry[1], carry[0]) if isinstance(like, jr.LSTMCarry) else type(like)(carry)
+    return (
+        jr.cells.LSTMCarry(carry[1], carry[0])
+        if isinstance(like, jr.cells.LSTMCarry)
+        else type(like)(carry)
+    )
 
 
 KINDS = {
@@ -79,12 +83,12 @@ def test_read_backwards(x64, name):
 
 def mgu_run(params, xs, carry):
     sign = jnp.repeat(jnp.array([-1.0, 1.0]), H)
-    variables = mapping.flax_variables(jr.MGUParams(*(sign * leaf for leaf in params)))
+    variables = mapping.flax_variables(jr.cells.MGUParams(*(sign * leaf for leaf in params)))
     variables["hn"]["bias"] = jnp.zeros(H)
     last, outputs = nn.RNN(nn.MGUCell(H)).apply(
         {"params": {"cell": variables}}, xs, initial_carry=carry.h, return_carry=True
     )
-    return outputs, jr.MGUCarry(last)
+    return outputs, jr.cells.MGUCarry(last)
 
 
 def test_mgu_is_flaxs_where_the_candidate_does_not_see_the_state(x64):

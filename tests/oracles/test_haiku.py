@@ -19,7 +19,7 @@ def lstm(params, xs, carry):
     state = hk.LSTMState(hidden=carry.h, cell=carry.c)
     variables = {"lstm/linear": mapping.haiku_lstm(params)}
     outputs, last = unrolled(lambda: hk.LSTM(H), variables, xs, state)
-    return outputs, jr.LSTMCarry(h=last.hidden, c=last.cell)
+    return outputs, jr.cells.LSTMCarry(h=last.hidden, c=last.cell)
 
 
 def gru(params, xs, carry):

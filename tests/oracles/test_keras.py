@@ -98,7 +98,7 @@ def test_without_zeros_for_masked_steps_keras_repeats_the_last_output(x64, name)
 def test_both_directions_under_any_mask(x64, name, merge, keras_merge):
     cell = KINDS[name][2]()
     layer = jr.bidirectional(cell, merge=merge)
-    params = jr.Directions(random_params(cell), random_params(cell, scale=-0.5))
+    params = jr.layers.Directions(random_params(cell), random_params(cell, scale=-0.5))
     both = keras.layers.Bidirectional(layer_of(name), merge_mode=keras_merge, dtype="float64")
 
     def run(params, xs, carry):

@@ -144,7 +144,8 @@ def test_two_bidirectional_layers(x64, name):
     module, cell, kind = make(name, bidirectional=True, num_layers=2)
     names = [("l0", "l0_reverse"), ("l1", "l1_reverse")]
     params = tuple(
-        jr.Directions(*(params_of(module, kind, suffix) for suffix in layer)) for layer in names
+        jr.layers.Directions(*(params_of(module, kind, suffix) for suffix in layer))
+        for layer in names
     )
     xs, _, outputs, last = run_torch(module, inputs(), [], RIGHT)
     layer = jr.serial(jr.bidirectional(cell), jr.bidirectional(cell))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrnn.sequences.batching import bucket_batches, stream_batches
+from jaxrnn.sequences._batching import bucket_batches, stream_batches
 
 lengths_lists = st.lists(st.integers(0, 12), min_size=1, max_size=14)
 generators = st.sampled_from([None, 0, 7])

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrnn.sequences.masks import (
-    as_mask,
+from jaxrnn.engine.masking import as_mask, zero_masked
+from jaxrnn.sequences._masks import (
     lengths_from_mask,
     mask_from_lengths,
     reset_from_done,
     reset_from_segments,
-    zero_masked,
 )
 
 FLAG_DTYPES = [bool, np.int8, np.int32, np.uint8, np.float32, np.float64, ml_dtypes.bfloat16]

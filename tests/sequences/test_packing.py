@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrnn.sequences.masks import reset_from_segments
-from jaxrnn.sequences.packing import pack, unpack
+from jaxrnn.sequences._masks import reset_from_segments
+from jaxrnn.sequences._packing import pack, unpack
 
 
 def trees(lengths):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
 
-from jaxrnn.sequences.pooling import last_valid, max_valid, mean_valid
+from jaxrnn.sequences._pooling import last_valid, max_valid, mean_valid
 
 POOLS = {
     last_valid: lambda steps: steps[-1],

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrnn.sequences.splits import split_by_entity_and_time
+from jaxrnn.sequences._splits import split_by_entity_and_time
 
 windows = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(1, 6)),

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jaxrnn.sequences.batching import stream_batches
-from jaxrnn.sequences.packing import pack
-from jaxrnn.sequences.targets import shift_targets
+from jaxrnn.sequences._batching import stream_batches
+from jaxrnn.sequences._packing import pack
+from jaxrnn.sequences._targets import shift_targets
 
 shapes = st.shared(st.sampled_from([(2, 6), (6,), (2, 1), (1, 0)]), key="shape")
 

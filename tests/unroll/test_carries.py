@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn import checks
+from jaxrnn.engine import precision
 from unroll.example import (
     NUM_STEPS,
     SMOOTHER,
@@ -28,7 +28,7 @@ def counter_cell():
     """The output is neither the first leaf nor any leaf; one leaf is an int."""
 
     def initial_carry(params, batch_shape=()):
-        dtype = checks.compute_dtype(params)
+        dtype = precision.compute_dtype(params)
         return Pair(jnp.zeros(batch_shape, jnp.int32), jnp.zeros((*batch_shape, 2), dtype))
 
     def advance(params, carry, z):

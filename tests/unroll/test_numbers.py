@@ -62,7 +62,7 @@ def test_a_scalar_tanh_state_and_its_gradient():
         pulled *= 1 - h[t + 1] ** 2
         of_w += pulled * h[t]
         pulled *= 0.5
-    params = jr.ElmanParams(jnp.full((1, 1), 0.5), jnp.full((1, 1), 0.5), jnp.zeros(1))
+    params = jr.cells.ElmanParams(jnp.full((1, 1), 0.5), jnp.full((1, 1), 0.5), jnp.zeros(1))
 
     def last(params):
         rollout = jr.unroll(jr.elman(1), params, jnp.array(xs)[:, None])

@@ -111,7 +111,9 @@ def test_length_zero_gives_the_carry_back_and_zeros(reverse):
     xs = np.where(MASK[..., None], inputs(3, NUM_STEPS), np.nan)
     carry = jax.tree.map(jnp.ones_like, cell.initial_carry(params, (3,)))
     rollout = jr.unroll(cell, params, xs, mask=MASK, carry=carry, reverse=reverse)
-    assert_equal(jax.tree.map(lambda leaf: leaf[2], rollout.carry), jr.LSTMCarry(*[np.ones(3)] * 2))
+    assert_equal(
+        jax.tree.map(lambda leaf: leaf[2], rollout.carry), jr.cells.LSTMCarry(*[np.ones(3)] * 2)
+    )
     assert not rollout.outputs[2].any()
 
 

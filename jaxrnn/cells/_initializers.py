@@ -1,0 +1,110 @@
+"""Initial values of recurrent parameters.
+
+Everything is drawn in promote(dtype, float32) and then cast, so bfloat16 parameters can be made
+(there is no bfloat16 QR decomposition).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine import checks
+
+
+def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.float32) -> Any:
+    """A kernel that keeps the variance of its input, Wᵢⱼ ~ N(0, 1/D) truncated (LeCun).
+
+    Args:
+        key: PRNG key.
+        num_inputs: D.
+        num_outputs: Columns; gates stand side by side and share the scale 1/D.
+        dtype: Of the result.
+
+    Returns:
+        `[D, num_outputs]`.
+
+    Raises:
+        TypeError: `dtype` is not real and floating, or `num_inputs` no int.
+        ValueError: `num_inputs` is below 1.
+
+    Example:
+        >>> input_kernel(jax.random.key(0), 3, 8).shape
+        (3, 8)
+    """
+    checks.positive(num_inputs, "num_inputs")
+    draw = jax.nn.initializers.lecun_normal()
+    return draw(key, (num_inputs, num_outputs), draw_dtype(dtype)).astype(dtype)
+
+
+def orthogonal_per_gate(
+    key: Any, num_inputs: int, num_units: int, num_gates: int, dtype: Any = jnp.float32
+) -> Any:
+    """Recurrent kernels of which every gate's block is orthogonal by itself.
+
+        Uᵍᵀ Uᵍ = I for each gate g  (Uᵍ Uᵍᵀ = I with fewer rows than columns)
+
+    One orthogonal `[H, G*H]` matrix would have orthonormal rows and blocks far from orthogonal
+    (Saxe et al. 2014, arXiv:1312.6120, is about each square map).
+
+    Args:
+        key: PRNG key.
+        num_inputs: Rows, H (or the projected width of an LSTMP).
+        num_units: H, columns of each block.
+        num_gates: G.
+        dtype: Of the result.
+
+    Returns:
+        `[num_inputs, G*H]`.
+
+    Raises:
+        TypeError: `dtype` is not real and floating.
+
+    Example:
+        >>> kernel = orthogonal_per_gate(jax.random.key(0), 4, 4, 3)
+        >>> block = kernel[:, 4:8]
+        >>> bool(jnp.allclose(block.T @ block, jnp.eye(4), atol=1e-5))
+        True
+    """
+    draw = jax.nn.initializers.orthogonal()
+    blocks = [
+        draw(gate_key, (num_inputs, num_units), draw_dtype(dtype))
+        for gate_key in jax.random.split(key, num_gates)
+    ]
+    return jnp.concatenate(blocks, axis=1).astype(dtype)
+
+
+def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32) -> Any:
+    """Forget-gate biases for memories of up to `longest` steps, b_f = log u, u ~ U(1, longest - 1).
+
+    Tallec and Ollivier 2018, arXiv:1804.11188; the input gate takes b_i = -b_f.
+
+    Args:
+        key: PRNG key.
+        num_units: H.
+        longest: The longest dependency expected, in steps; at least 3.
+        dtype: Of the result.
+
+    Returns:
+        `[H]`.
+
+    Raises:
+        TypeError: `dtype` is not real and floating.
+        ValueError: `longest` is below 3.
+
+    Example:
+        >>> bias = chrono_bias(jax.random.key(0), 100, longest=50)
+        >>> bool((bias >= 0).all() and (bias <= jnp.log(49.0)).all())
+        True
+    """
+    if longest < 3:
+        raise ValueError(f"longest must be at least 3 steps, got {longest}.")
+    steps = jax.random.uniform(key, (num_units,), draw_dtype(dtype), 1.0, longest - 1.0)
+    return jnp.log(steps).astype(dtype)
+
+
+def draw_dtype(dtype: Any) -> Any:
+    """The dtype to draw in, promote(dtype, float32); raises TypeError for what is not real."""
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(f"param_dtype must be real and floating, got {dtype}.")
+    return jnp.promote_types(dtype, jnp.float32)

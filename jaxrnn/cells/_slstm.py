@@ -1,0 +1,155 @@
+"""The scalar memory of xLSTM: exponential gates, a normaliser and a stabiliser."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.engine import checks, precision
+from jaxrnn.types import Cell, Split
+
+# Any start of m gives the same outputs; below every gate, the first input gate becomes 1 and n >= 1
+# from there on. It is finite because -inf - (-inf) is NaN, and all carries are finite.
+_BELOW_EVERY_GATE = -1e30
+
+
+class SLSTMParams(NamedTuple):
+    """Gates stand in the order i, f, g, o, as in the LSTM; K = H / num_heads.
+
+    `kernel [D, 4*H]`, `recurrent_kernel [num_heads, K, 4*K]`, `bias [4*H]`.
+    """
+
+    kernel: Any
+    recurrent_kernel: Any
+    bias: Any
+
+
+class SLSTMCarry(NamedTuple):
+    """`h`, the cell `c`, the normaliser `n` and the stabiliser `m`, `[..., H]` each."""
+
+    h: Any
+    c: Any
+    n: Any
+    m: Any
+
+
+def project(params: SLSTMParams, x: Any) -> Any:
+    """z = x W + b, `[..., D] -> [..., 4*H]`."""
+    checks.width(x, params.kernel)
+    return x @ params.kernel + params.bias
+
+
+def mix(params: SLSTMParams, carry: SLSTMCarry, z: Any) -> Any:
+    """u = z + h R, `[..., 4*H]`; a head reads only its own units."""
+    num_heads, width, _ = params.recurrent_kernel.shape
+    leading = carry.h.shape[:-1]
+    heads = carry.h.reshape(*leading, num_heads, width)
+    u = jnp.einsum("...nk,nkg->...ng", heads, params.recurrent_kernel)
+    gates = jnp.moveaxis(u.reshape(*leading, num_heads, 4, width), -2, -3)
+    return z + gates.reshape(z.shape)
+
+
+def update(carry: SLSTMCarry, u: Any, exponential_forget_gate: bool = False) -> SLSTMCarry:
+    """c = f c + i tanh(g), n = f n + i and h = σ(o) c / n, `[..., H]` each, gates over exp(m)."""
+    i, f, g, o = jnp.split(u, 4, axis=-1)
+    kept = carry.m + (f if exponential_forget_gate else jax.nn.log_sigmoid(f))
+    m = jnp.maximum(kept, i)
+    i, f = jnp.exp(i - m), jnp.exp(kept - m)
+    c = f * carry.c + i * jnp.tanh(g)
+    n = f * carry.n + i
+    # n > 0 in every carry that a step has made; guesses of Newton's method need not be one.
+    h = jax.nn.sigmoid(o) * c / jnp.where(n > 0, n, 1)
+    return SLSTMCarry(h, c, n, m)
+
+
+def emit(params: SLSTMParams, carry: SLSTMCarry, x: Any) -> Any:
+    """y = h, `[..., H]`."""
+    del params, x
+    return carry.h
+
+
+def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLSTMCarry:
+    """h = c = n = 0 and m = -1e30, `[*batch, H]`."""
+    num_heads, width, _ = params.recurrent_kernel.shape
+    shape, dtype = (*batch_shape, num_heads * width), precision.compute_dtype(params)
+    # An array for each leaf: a carry that holds one array twice cannot be donated.
+    h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
+    return SLSTMCarry(h, c, n, jnp.full(shape, _BELOW_EVERY_GATE, dtype))
+
+
+def slstm(
+    num_units: int,
+    num_heads: int = 1,
+    *,
+    exponential_forget_gate: bool = False,
+    forget_bias: float = 3.0,
+    param_dtype: Any = jnp.float32,
+) -> Cell:
+    """The sLSTM: an LSTM whose input gate is exponential and whose cell is an average.
+
+        ĩ = x Wᵢ + hₜ₋₁ Rᵢ + bᵢ, …   f̃ = log σ(x W_f + hₜ₋₁ R_f + b_f)
+        mₜ = max(f̃ + mₜ₋₁, ĩ),   i = exp(ĩ - mₜ),   f = exp(f̃ + mₜ₋₁ - mₜ)
+        cₜ = f ⊙ cₜ₋₁ + i ⊙ tanh(g̃),   nₜ = f ⊙ nₜ₋₁ + i,   yₜ = hₜ = σ(õ) ⊙ cₜ / nₜ
+
+    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). c / n is a weighted mean of the tanh(g̃) seen so
+    far, so |y| < 1. m only keeps the exponentials in range: c, n and m stand for c exp(m) and
+    n exp(m), and y does not depend on m. The paper leaves the start of m open and its code starts
+    with a branch over the whole batch; m₀ = -1e30 does the same for each row by itself.
+
+    The recurrence mixes only the units of a head, R is block-diagonal. Each block of each gate
+    starts orthogonal; the paper's code starts R at zero.
+
+    Args:
+        num_units: H.
+        num_heads: Blocks of R; divides H. 1 is the full matrix.
+        exponential_forget_gate: f̃ without the log σ, the paper's other forget gate.
+        forget_bias: Initial bias of the forget gate.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+
+    Returns:
+        The cell, `[..., D] -> [..., H]`, carry `SLSTMCarry(h, c, n, m)`.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1, or `num_heads` does not divide `num_units`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> cell = jr.slstm(8, num_heads=2)
+        >>> params = cell.init(jax.random.key(0), 3)
+        >>> params.recurrent_kernel.shape
+        (2, 4, 16)
+        >>> jr.unroll(cell, params, jnp.ones((2, 5, 3))).outputs.shape
+        (2, 5, 8)
+    """
+    checks.positive(num_units, "num_units")
+    checks.positive(num_heads, "num_heads")
+    if num_units % num_heads:
+        raise ValueError(f"num_heads must divide num_units = {num_units}, got {num_heads}.")
+    width = num_units // num_heads
+
+    def init(key, num_inputs):
+        key_input, key_recurrent = jax.random.split(key)
+        blocks = [
+            initializers.orthogonal_per_gate(head_key, width, width, 4, param_dtype)
+            for head_key in jax.random.split(key_recurrent, num_heads)
+        ]
+        bias = jnp.zeros((4, num_units), param_dtype).at[1].set(forget_bias)
+        return SLSTMParams(
+            kernel=initializers.input_kernel(key_input, num_inputs, 4 * num_units, param_dtype),
+            recurrent_kernel=jnp.stack(blocks),
+            bias=bias.reshape(-1),
+        )
+
+    change = partial(update, exponential_forget_gate=exponential_forget_gate)
+    return Cell(
+        init=init,
+        initial_carry=initial_carry,
+        project=project,
+        advance=lambda params, carry, z: change(carry, mix(params, carry, z)),
+        emit=emit,
+        num_outputs=lambda num_inputs: num_units,
+        split=Split(mix, change),
+    )

@@ -1,0 +1,168 @@
+"""Cell to cell: a learned start, zoneout, recurrent dropout, and a short way to write a cell."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn.engine import checks, precision
+from jaxrnn.engine.carry import broadcast_carry
+from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.types import Cell
+
+
+def simple_cell(
+    init: Callable[..., Any],
+    advance: Callable[[Any, Any, Any], Any],
+    num_outputs: int,
+    *,
+    initial_carry: Callable[..., Any] | None = None,
+    project: Callable[[Any, Any], Any] | None = None,
+    emit: Callable[[Any, Any, Any], Any] | None = None,
+    num_feature_axes: Any = 1,
+) -> Cell:
+    """A cell from an initialiser and a step; what is left out is the obvious thing.
+
+        hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
+
+    Args:
+        init: `(key, num_inputs) -> params`.
+        advance: `(params, carry, z) -> carry`; keeps the carry's structure, shapes and dtypes.
+        num_outputs: Width of y.
+        initial_carry: `(params, batch_shape=()) -> carry`; zeros `[*batch, num_outputs]` when
+            left out, in promote(params, float32).
+        project: `(params, x) -> z`; z = x when left out.
+        emit: `(params, carry, x) -> y`; y = carry when left out, which must then be one array.
+        num_feature_axes: Axes of x behind batch and time; an int, or a tree of ints like x.
+
+    Returns:
+        The cell.
+
+    Raises:
+        TypeError: `num_outputs` is no int, or (while tracing) the carry is no single array and
+            there is no `emit`.
+        ValueError: `num_outputs` is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> def init(key, num_inputs):
+        ...     return {"rate": jnp.full(num_inputs, 0.5)}
+        >>> def advance(params, carry, z):
+        ...     return params["rate"] * carry + (1 - params["rate"]) * z
+        >>> smoother = jr.simple_cell(init, advance, num_outputs=1)
+        >>> xs = jnp.array([[2.0], [0.0], [4.0]])
+        >>> jr.unroll(smoother, smoother.init(jax.random.key(0), 1), xs).outputs[:, 0]
+        Array([1.  , 0.5 , 2.25], dtype=float32)
+    """
+    checks.positive(num_outputs, "num_outputs")
+
+    def zeros(params, batch_shape=()):
+        return jnp.zeros((*batch_shape, num_outputs), precision.compute_dtype(params))
+
+    def the_input(params, x):
+        del params
+        return x
+
+    def the_carry(params, carry, x):
+        del params, x
+        if not jax.tree_util.all_leaves([carry]):
+            raise TypeError(
+                "emit must be given to simple_cell when the carry is no single array, "
+                f"got the carry {jax.tree.structure(carry)}."
+            )
+        return carry
+
+    return Cell(
+        init=init,
+        initial_carry=zeros if initial_carry is None else initial_carry,
+        project=the_input if project is None else project,
+        advance=advance,
+        emit=the_carry if emit is None else emit,
+        num_outputs=lambda num_inputs: num_outputs,
+        num_feature_axes=num_feature_axes,
+    )
+
+
+class LearnedInitialCarryParams(NamedTuple):
+    """`cell`, the cell's parameters, and `initial_carry`, a carry without batch axes.
+
+    Complex leaves of the carry are `ComplexParts`.
+    """
+
+    cell: Any
+    initial_carry: Any
+
+
+class ComplexParts(NamedTuple):
+    """A complex parameter as two real ones, which any optimiser moves the right way."""
+
+    real: Any
+    imag: Any
+
+
+def learned_initial_carry(cell: Cell) -> Cell:
+    """Makes the carry that starts every sequence, and that a reset returns to, a parameter.
+
+        h₀ = params.initial_carry
+
+    The learned carry starts as the cell's own one. Complex leaves are kept as `ComplexParts`:
+    `jax.grad` gives the conjugate of a complex gradient, and optax does not turn it. Integer leaves
+    stay what they are: their gradient is of dtype float0, so take gradients with `allow_int=True`
+    or leave such cells out.
+
+    Args:
+        cell: The cell.
+
+    Returns:
+        The cell with `LearnedInitialCarryParams(cell, initial_carry)`.
+
+    Raises:
+        TypeError: `cell` is not a Cell.
+
+    Example:
+        >>> import jax, jaxrnn as jr
+        >>> cell = jr.learned_initial_carry(jr.gru(4))
+        >>> cell.init(jax.random.key(0), 3).initial_carry.h.shape
+        (4,)
+    """
+
+    checks.is_cell(cell)
+
+    def init(key, num_inputs):
+        params = cell.init(key, num_inputs)
+        return LearnedInitialCarryParams(params, _parted(cell.initial_carry(params)))
+
+    def initial_carry(params, batch_shape=()):
+        carry = _joined(in_compute_dtype(params, params.initial_carry))
+        # A copy: a carry that shared its buffer with the parameter could not be donated.
+        return broadcast_carry(jax.tree.map(jnp.copy, carry), batch_shape)
+
+    def on_inner(function):
+        return lambda params, *args: function(params.cell, *args)
+
+    return cell._replace(
+        init=init,
+        initial_carry=initial_carry,
+        project=on_inner(cell.project),
+        advance=on_inner(cell.advance),
+        emit=on_inner(cell.emit),
+        split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
+        prepare=cell.prepare and on_inner(cell.prepare),
+    )
+
+
+def _parted(carry: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: ComplexParts(leaf.real, leaf.imag) if jnp.iscomplexobj(leaf) else leaf, carry
+    )
+
+
+def _joined(carry: Any) -> Any:
+    def is_parts(node):
+        return isinstance(node, ComplexParts)
+
+    return jax.tree.map(
+        lambda node: lax.complex(*node) if is_parts(node) else node, carry, is_leaf=is_parts
+    )

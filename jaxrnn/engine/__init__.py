@@ -1,0 +1,1 @@
+"""The engine: what `unroll` does with any cell or layer. For writers of models, not for users."""

@@ -1,0 +1,77 @@
+"""Carries between calls: detached, chosen row by row, repeated over a batch."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn.engine import checks
+from jaxrnn.engine.masking import select
+
+
+def detach(carry: Any) -> Any:
+    """Keeps the values of a carry and cuts its derivative.
+
+    Args:
+        carry: Any tree of arrays.
+
+    Returns:
+        The same values; gradients do not pass. Detaching is not resetting.
+
+    Example:
+        >>> jax.grad(lambda h: (detach(h) * h))(jnp.float32(3.0))
+        Array(3., dtype=float32)
+    """
+    return jax.tree.map(lax.stop_gradient, carry)
+
+
+def select_carry(flag: Any, yes: Any, no: Any) -> Any:
+    """Takes the carry `yes` in the rows where `flag` is True and `no` in the others.
+
+    Args:
+        flag: bool `[*batch]`.
+        yes: A carry with leaves `[*batch, ...]`.
+        no: A carry like `yes`.
+
+    Returns:
+        A carry like `yes`; NaN in the carry not taken reaches nothing.
+
+    Raises:
+        TypeError: `flag` is not bool, or the carries differ in structure or dtypes.
+        ValueError: The carries differ in shape, or `flag` is no leading part of it.
+
+    Example:
+        >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.array([jnp.nan, 5.0]))
+        Array([1., 5.], dtype=float32)
+    """
+    flag = jnp.asarray(flag)
+    if flag.dtype != bool:
+        raise TypeError(f"flag must be bool, got {flag.dtype}.")
+    checks.same_tree(yes, no, "yes")
+    for leaf in jax.tree.leaves(yes):
+        if jnp.shape(leaf)[: flag.ndim] != flag.shape:
+            raise ValueError(
+                f"flag must be a leading part of every leaf, got {flag.shape} "
+                f"for a leaf {jnp.shape(leaf)}."
+            )
+    return select(flag, yes, no)
+
+
+def broadcast_carry(carry: Any, batch_shape: tuple[int, ...]) -> Any:
+    """Repeats a carry without batch axes over a batch.
+
+    Args:
+        carry: A carry with leaves `[...]`.
+        batch_shape: The batch axes to put in front.
+
+    Returns:
+        The carry with leaves `[*batch, ...]`.
+
+    Example:
+        >>> broadcast_carry(jnp.array([1.0, 2.0]), (3,)).shape
+        (3, 2)
+    """
+    return jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (*batch_shape, *jnp.shape(leaf))), carry
+    )

@@ -1,0 +1,178 @@
+"""Checks of static facts, made while a function is traced; the errors name the argument."""
+
+import inspect
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import keystr
+
+from jaxrnn.types import Cell
+
+
+def is_cell(cell: Any) -> None:
+    """Raises TypeError unless `cell` is a Cell."""
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
+
+
+def integer(value: Any, name: str) -> int:
+    """Returns `value` when it is an int, raises otherwise (a bool is none)."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
+    return int(value)
+
+
+def positive(value: Any, name: str) -> int:
+    """Returns `value` when it is an int of at least 1, raises otherwise."""
+    if integer(value, name) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}.")
+    return int(value)
+
+
+def fraction(value: Any, name: str) -> float:
+    """Returns `value` when it is a number in [0, 1), raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must lie in [0, 1), got {value}.")
+    return float(value)
+
+
+def not_negative(value: Any, name: str) -> float:
+    """Returns `value` when it is a finite number of at least 0, raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and not below 0, got {value}.")
+    return float(value)
+
+
+def evaluator(evaluate: Any, name: str) -> None:
+    """Raises TypeError unless `evaluate` can be called as an Evaluator."""
+    try:
+        inspect.signature(evaluate).bind(*"cell params carry xs mask reset".split())
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be an Evaluator, (cell, params, carry, xs, mask, reset) -> Rollout, "
+            f"as sequential() returns one; got {evaluate!r}."
+        ) from error
+
+
+def boolean(value: Any, name: str) -> bool:
+    """Returns `value` as a bool when it is one, raises otherwise (a traced one is none)."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
+
+
+def width(xs: Any, kernel: Any) -> None:
+    """Raises unless `xs` `[..., D]` has as many features as `kernel` `[D, ...]` has rows."""
+    if not isinstance(xs, jax.Array | np.ndarray):
+        raise TypeError(f"xs must be one array [..., {kernel.shape[0]}], got {xs!r}.")
+    if jnp.ndim(xs) == 0 or jnp.shape(xs)[-1] != kernel.shape[0]:
+        raise ValueError(
+            f"xs must have the width {kernel.shape[0]} of the kernel {kernel.shape}, "
+            f"got the shape {jnp.shape(xs)}."
+        )
+
+
+def same_tree(came: Any, expected: Any, name: str) -> None:
+    """Raises unless `came` has the structure, shapes and dtypes of `expected`.
+
+    Args:
+        came: The tree that was given or returned.
+        expected: A tree of arrays or of `jax.ShapeDtypeStruct`.
+        name: What the error calls the tree.
+
+    Raises:
+        TypeError: The structures (classes of nodes included) or the dtypes differ.
+        ValueError: The shapes differ.
+    """
+    structure, wanted = jax.tree.structure(came), jax.tree.structure(expected)
+    if structure != wanted:
+        raise TypeError(f"{name} must have the structure {wanted}, got {structure}.")
+    paths = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, want), leaf in zip(paths, jax.tree.leaves(came), strict=True):
+        leaf_name = f"{name}{keystr(path)}"
+        if jnp.shape(leaf) != want.shape:
+            raise ValueError(
+                f"{leaf_name} must have the shape {want.shape}, got {jnp.shape(leaf)}."
+            )
+        if jnp.result_type(leaf) != want.dtype:
+            raise TypeError(
+                f"{leaf_name} must have the dtype {want.dtype}, got {jnp.result_type(leaf)}."
+            )
+
+
+def arrays(tree: Any, name: str) -> Any:
+    """The tree with every leaf as an array; raises TypeError for what cannot be one."""
+    try:
+        return jax.tree.map(jnp.asarray, tree)
+    except TypeError as error:
+        raise TypeError(f"{name} must be a tree of arrays, got {tree!r}.") from error
+
+
+def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:
+    """The prefix with every leaf repeated over what stands under it in the tree.
+
+    Args:
+        prefix: A tree that ends where the tree does, or above it.
+        tree: Any tree.
+        name: What the error calls the prefix.
+        tree_name: What the error calls the tree.
+
+    Returns:
+        A tree like `tree`.
+
+    Raises:
+        TypeError: The prefix does not fit.
+    """
+    try:
+        return jax.tree.broadcast(prefix, tree)
+    except ValueError as error:
+        raise TypeError(
+            f"{name} must be one value or fit {tree_name}, whose structure is "
+            f"{jax.tree.structure(tree)}; got {prefix!r}."
+        ) from error
+
+
+def leading_shape(
+    xs: Any, num_feature_axes: Any, name: str = "xs", has_time: bool = True
+) -> tuple[int, ...]:
+    """The axes that all leaves of `xs` share in front of their feature axes.
+
+    Args:
+        xs: A tree of arrays `[*leading, *features]`.
+        num_feature_axes: An int, or a tree of ints that is a prefix of `xs`.
+        name: What the error calls the tree.
+        has_time: Whether one of the leading axes is time, so that there must be one.
+
+    Returns:
+        The shape of the shared leading axes.
+
+    Raises:
+        TypeError: `num_feature_axes` is no prefix of the tree.
+        ValueError: A leaf has too few axes, or leaves disagree, or there is no leaf.
+    """
+    axes = jax.tree.leaves(spread(num_feature_axes, xs, "num_feature_axes", name))
+    shape = None
+    for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
+        leaf_name = f"{name}{keystr(path)}"
+        if jnp.ndim(leaf) < count + has_time:
+            raise ValueError(
+                f"{leaf_name} must have {'a time axis and ' * has_time}{count} feature axes, "
+                f"got the shape {jnp.shape(leaf)}."
+            )
+        leading = jnp.shape(leaf)[: jnp.ndim(leaf) - count]
+        if shape is not None and leading != shape:
+            raise ValueError(
+                f"{leaf_name} must start with the axes {shape} like the leaves before it, "
+                f"got the shape {jnp.shape(leaf)}."
+            )
+        shape = leading
+    if shape is None:
+        raise ValueError(f"{name} must have at least one array, got {xs!r}.")
+    return shape

@@ -1,0 +1,66 @@
+"""The linear recurrence hₜ = Aₜ hₜ₋₁ + bₜ with matrices, which Newton's method solves."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn.engine.time import flip, flip_reset
+
+
+def dense_scan(a: Any, b: Any, fresh: Any) -> Any:
+    """Solves hₜ = freshₜ ? bₜ : Aₜ hₜ₋₁ + bₜ, with derivatives of its own.
+
+    Pairs compose as in `linear_scan`, with the product of matrices in place of the elementwise
+    one: sequential on CPU, associative elsewhere. The transpose in b is the same scan run
+    backwards with Aᵀ, so nothing but A is stored.
+
+    Args:
+        a: `[T, ..., N, N]`.
+        b: `[T, ..., N]`.
+        fresh: bool `[T, ...]`, True at the first step.
+
+    Returns:
+        h `[T, ..., N]`.
+    """
+    a = jnp.where(fresh[..., None, None], 0, a)
+
+    def residual(h):
+        before = jnp.concatenate([jnp.zeros_like(h[:1]), h[:-1]])
+        return h - _apply(a, jnp.where(fresh[..., None], 0, before))
+
+    def solve(_, b):
+        return _solve(a, b, fresh)
+
+    def transpose_solve(_, cotangent):
+        after = jnp.roll(flip(jnp.swapaxes(a, -1, -2)), 1, axis=0)
+        return flip(_solve(after, flip(cotangent), flip_reset(fresh).at[0].set(True)))
+
+    return lax.custom_linear_solve(residual, b, solve, transpose_solve)
+
+
+def _solve(a, b, fresh):
+    return lax.platform_dependent(a, b, fresh, cpu=_sequential, default=_associative)
+
+
+def _sequential(a, b, fresh):
+    def step(h, inputs):
+        a, b, fresh = inputs
+        h = jnp.where(fresh[..., None], b, _apply(a, h) + b)
+        return h, h
+
+    return lax.scan(step, jnp.zeros_like(b[0]), (a, b, fresh))[1]
+
+
+def _associative(a, b, fresh):
+    def compose(before, after):
+        (a1, b1, fresh1), (a2, b2, fresh2) = before, after
+        a = jnp.where(fresh2[..., None, None], a2, a2 @ a1)
+        b = jnp.where(fresh2[..., None], b2, _apply(a2, b1) + b2)
+        return a, b, fresh1 | fresh2
+
+    return lax.associative_scan(compose, (a, b, fresh))[1]
+
+
+def _apply(a, h):
+    return jnp.einsum("...ij,...j->...i", a, h)

@@ -1,0 +1,276 @@
+"""A nonlinear cell over all steps at once, by Newton's method on the whole sequence.
+
+The carries h₁ … h_T solve hₜ = F(hₜ₋₁, zₜ). Linearised at a guess g this is a linear recurrence,
+
+    hₜ = Jₜ hₜ₋₁ + (F(gₜ₋₁, zₜ) - Jₜ gₜ₋₁),   Jₜ = ∂F/∂h at (gₜ₋₁, zₜ),
+
+whose solution is the next guess. F is the guarded step: at a masked step it is the identity and so
+is J; the first step and every reset depend on no carry, and the scan starts fresh there. A guess
+that is right up to step k is right up to step k + 1 after one iteration, so T iterations suffice.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxrnn.engine import checks
+from jaxrnn.engine.evaluators.newton.dense_scan import dense_scan
+from jaxrnn.engine.evaluators.one_object import one_object
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.linear_scan import linear_scan
+from jaxrnn.engine.masking import guarded
+from jaxrnn.engine.precision import project
+from jaxrnn.engine.sharding import varying_like
+from jaxrnn.types import Evaluator, Path, Rollout
+
+
+class NewtonInfo(NamedTuple):
+    """What Newton's method did.
+
+    Attributes:
+        path: The evaluator's name.
+        iterations: int32, linear scans that were solved.
+        residual: Largest |hₜ - F(hₜ₋₁, zₜ)| at the last guess, relative to max(1, |hₜ|).
+        converged: bool, whether the residual is within the tolerance.
+    """
+
+    path: Path
+    iterations: Any
+    residual: Any
+    converged: Any
+
+
+@one_object
+def newton(
+    tol: float | None = None,
+    max_iterations: int | None = None,
+    jacobian: str = "full",
+    damping: float | None = None,
+    fallback: Evaluator | None = None,
+) -> Evaluator:
+    """Evaluates any cell with a real carry by iterated linear scans.
+
+    Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
+    The gradient is that of the solution (the implicit function theorem: one more linear scan), so
+    it does not depend on the number of iterations. Converges in few iterations where the recurrence
+    forgets (its largest Lyapunov exponent is negative) and in up to T where it does not. Batch rows
+    iterate together until the slowest is done.
+
+    Args:
+        tol: Largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
+            100 times the rounding of its dtype.
+        max_iterations: None is T, which always suffices in exact arithmetic.
+        jacobian: Of the iterations: "full", `[N, N]` a step, or "diagonal", `[N]` a step and more
+            of them. A gradient takes the full one once, in either case.
+        damping: None, or a share in [0, 1) by which J is shortened; the solution stays the same.
+        fallback: An evaluator to use when the method has not converged, `sequential()` say; None
+            reports it in `info` and returns the last guess.
+
+    Returns:
+        The evaluator; `info` is a `NewtonInfo`.
+
+    Raises:
+        TypeError: An option is not a number, `fallback` is no Evaluator, or (while tracing) a
+            carry has leaves that are not real.
+        ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is another
+            word, or `damping` not in [0, 1).
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> cell = jr.gru(4)
+        >>> params = cell.init(jax.random.key(0), 3)
+        >>> rollout = jr.unroll(cell, params, jnp.ones((50, 3)), evaluator=jr.newton())
+        >>> bool(rollout.info.converged), int(rollout.info.iterations) < 20
+        (True, True)
+    """
+    if max_iterations is not None:
+        checks.positive(max_iterations, "max_iterations")
+    if tol is not None:
+        checks.not_negative(tol, "tol")
+    if fallback is not None:
+        checks.evaluator(fallback, "fallback")
+    if jacobian not in tuple(_JACOBIANS):
+        raise ValueError(f"jacobian must be one of {tuple(_JACOBIANS)}, got {jacobian!r}.")
+    shrink = 1.0 if damping is None else 1.0 - checks.fraction(damping, "damping")
+    linearise, solve = _JACOBIANS[jacobian]
+
+    def evaluate(cell, params, carry, xs, mask, reset):
+        num_steps = jax.tree.leaves(xs)[0].shape[0]
+        if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, xs))):
+            return sequential()(cell, params, carry, xs, mask, reset)
+        step, data = _problem(cell, params, carry, xs, mask, reset)
+        frozen = lax.stop_gradient(data)
+
+        def iterate(state):
+            guess, _, iterations = state
+            before = _before(frozen.first, guess)
+            slope = shrink * linearise(step, frozen, before)
+            new_guess = solve(slope, _image(step, frozen, before), before, frozen.fresh)
+            return new_guess, _change(new_guess, guess), iterations + 1
+
+        limit = num_steps if max_iterations is None else max_iterations
+        largest = 100 * jnp.finfo(data.first.dtype).eps if tol is None else tol
+        guess = jnp.broadcast_to(frozen.first, (num_steps, *frozen.first.shape))
+        guess, _, iterations = lax.while_loop(
+            lambda state: ~(state[1] <= largest) & (state[2] < limit),
+            iterate,
+            (guess, *varying_like((jnp.full((), jnp.inf, guess.dtype), jnp.int32(0)), data)),
+        )
+        carries = step.unpack(_at_solution(step, guess, data))
+        residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
+        info = NewtonInfo(Path("newton"), iterations, residual, residual <= largest)
+        result = Rollout(
+            jax.tree.map(lambda leaf: leaf[-1], carries), cell.emit(params, carries, xs), info
+        )
+        if fallback is None:
+            return result
+        instead = fallback
+        carry, outputs = lax.cond(
+            info.converged,
+            lambda: (result.carry, result.outputs),
+            lambda: instead(cell, params, carry, xs, mask, reset)[:2],
+        )
+        return Rollout(carry, outputs, info)
+
+    return evaluate
+
+
+class _Step(NamedTuple):
+    """The guarded step on carries packed into vectors; static, it closes over no array."""
+
+    advance: Callable[..., Any]
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+    def __call__(self, params, packed, inputs):
+        return self.pack(self.advance(params, self.unpack(packed), inputs))
+
+
+class _Data(NamedTuple):
+    """The arrays of the problem, time first: `first [*batch, N]`, `fresh [T, *batch]`."""
+
+    params: Any
+    first: Any
+    inputs: Any
+    fresh: Any
+
+
+def _problem(cell, params, carry, xs, mask, reset):
+    like, tree = jax.tree.flatten(jax.eval_shape(cell.initial_carry, params))
+    if not like or not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in like):
+        raise TypeError(
+            "newton() needs a carry of real floating arrays, "
+            f"got {[str(leaf.dtype) for leaf in like]}: use sequential() or associative()."
+        )
+    sizes = [leaf.size for leaf in like]
+    offsets = [sum(sizes[: index + 1]) for index in range(len(sizes) - 1)]
+
+    def pack(carry):
+        parts = zip(jax.tree.leaves(carry), like, strict=True)
+        flat = [leaf.reshape(*leaf.shape[: leaf.ndim - want.ndim], -1) for leaf, want in parts]
+        return jnp.concatenate(flat, axis=-1)
+
+    def unpack(packed):
+        parts = zip(jnp.split(packed, offsets, axis=-1), like, strict=True)
+        return tree.unflatten(
+            part.reshape(*part.shape[:-1], *want.shape).astype(want.dtype) for part, want in parts
+        )
+
+    def advance(params, carry, inputs):
+        return guarded(cell, params)(carry, *inputs)
+
+    first = pack(carry)
+    num_steps = jax.tree.leaves(xs)[0].shape[0]
+    fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if reset is None else reset
+    inputs = (_with_leading(cell, params, xs, fresh.shape), mask, reset)
+    return _Step(advance, pack, unpack), _Data(params, first, inputs, fresh.at[0].set(True))
+
+
+def _with_leading(cell, params, xs, leading):
+    """z for every step and row, also where a linear cell's coefficients change with neither."""
+    z = project(cell, params, xs)
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[len(leading) :], leaf.dtype), xs
+    )
+    like = jax.eval_shape(lambda x: project(cell, params, x), one)
+    return jax.tree.map(lambda leaf, want: jnp.broadcast_to(leaf, (*leading, *want.shape)), z, like)
+
+
+def _before(first, guess):
+    return jnp.concatenate([first[None], guess[:-1]])
+
+
+def _image(step, data, before):
+    """F(hₜ₋₁, zₜ) for all steps at once: a cell's functions take any leading axes."""
+    return step(data.params, before, data.inputs)
+
+
+def _full_jacobian(step, data, before):
+    """Jₜ `[T, *batch, N, N]`."""
+    derive = jax.jacfwd(lambda packed, inputs: step(data.params, packed, inputs))
+    for _ in before.shape[:-1]:
+        derive = jax.vmap(derive)
+    return derive(before, data.inputs)
+
+
+def _diagonal_jacobian(step, data, before):
+    """The diagonal of Jₜ, `[T, *batch, N]`, one unit after another to keep the memory of one."""
+
+    def entry(unit):
+        _, column = jax.jvp(
+            lambda before: _image(step, data, before),
+            (before,),
+            (jnp.zeros_like(before).at[..., unit].set(1),),
+        )
+        return column[..., unit]
+
+    return jnp.moveaxis(lax.map(entry, jnp.arange(before.shape[-1])), 0, -1)
+
+
+def _full_solve(slope, value, before, fresh):
+    b = value - jnp.einsum("...ij,...j->...i", slope, before)
+    return dense_scan(slope, jnp.where(fresh[..., None], value, b), fresh)
+
+
+def _diagonal_solve(slope, value, before, fresh):
+    fresh = fresh[..., None]
+    slope = jnp.where(fresh, 0, slope)
+    b = jnp.where(fresh, value, value - slope * before)
+    return linear_scan(slope, b, reset=jnp.broadcast_to(fresh, b.shape), axis=0)
+
+
+_JACOBIANS = {
+    "full": (_full_jacobian, _full_solve),
+    "diagonal": (_diagonal_jacobian, _diagonal_solve),
+}
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _at_solution(step, guess, data):
+    """The guess, with the derivatives of the exact solution: ḣₜ = Jₜ ḣₜ₋₁ + Ḟₜ."""
+    del step, data
+    return guess
+
+
+@_at_solution.defjvp
+def _at_solution_jvp(step, primals, tangents):
+    guess, data = primals
+    # Not the bare guess, so that the derivative has a derivative.
+    solution = _at_solution(step, guess, data)
+    slope = _full_jacobian(step, data, _before(data.first, solution))
+    _, change = jax.jvp(
+        lambda data: _image(step, data, _before(data.first, solution)), (data,), tangents[1:]
+    )
+    return solution, dense_scan(slope, change, data.fresh)
+
+
+def _change(new, old):
+    """Largest |new - old| relative to max(1, |new|); what is NaN in both has not changed."""
+    difference = jnp.abs(new - old) / jnp.maximum(1, jnp.abs(new))
+    # XLA's maximum over a large array on CPU forgets NaN.
+    difference = jnp.where(jnp.isnan(difference), jnp.inf, difference)
+    return jnp.max(jnp.where((new == old) | (jnp.isnan(new) & jnp.isnan(old)), 0, difference))

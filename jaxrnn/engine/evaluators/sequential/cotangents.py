@@ -1,0 +1,57 @@
+"""Trees of cotangents: their floating leaves, sums, and which of them are zero."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine.masking import select
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf is floating or complex, so that it has a cotangent of its own dtype."""
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def floats(tree: Any) -> list[Any]:
+    """The floating and complex leaves of a tree."""
+    return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
+
+
+def with_floats(tree: Any, leaves: Iterable[Any]) -> Any:
+    """The tree with other floating leaves, and None, a cotangent of zero, for the rest."""
+    rest = iter(leaves)
+    return jax.tree.map(lambda leaf: next(rest) if is_inexact(leaf) else None, tree)
+
+
+def add(*trees: Any) -> Any:
+    """The sum of trees, leaf by leaf, without those that are None."""
+    some = [tree for tree in trees if tree is not None]
+    return jax.tree.map(lambda leaf, *more: sum(more, leaf), *some)
+
+
+def add_some(tree: Any, more: Sequence[Any]) -> Any:
+    """Adds to each leaf its entry of a list, where that is not None."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure.unflatten(map(add, leaves, more))
+
+
+def parts(flag: Any, slope: Any) -> tuple[Any, Any]:
+    """A cotangent where the flag is True, and where it is not."""
+    zeros = jax.tree.map(jnp.zeros_like, slope)
+    return select(flag, slope, zeros), select(flag, zeros, slope)
+
+
+def merge(flags: Sequence[bool], where_true: Iterable[Any], elsewhere: Sequence[Any]) -> list[Any]:
+    """A list like `elsewhere` whose entries with a True flag are those of `where_true` in turn."""
+    rest = iter(where_true)
+    return [next(rest) if flag else other for flag, other in zip(flags, elsewhere, strict=True)]
+
+
+def which_are_read(function: Callable[[Any], Any], leaves: Sequence[Any]) -> list[bool]:
+    """For each leaf of a list, whether the value of `function(list)` depends on it."""
+    jaxpr = jax.make_jaxpr(function)(leaves).jaxpr
+    read = {id(var) for equation in jaxpr.eqns for var in equation.invars}
+    read |= set(map(id, jaxpr.outvars))
+    return [id(var) in read for var in jaxpr.invars]

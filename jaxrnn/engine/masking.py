@@ -1,0 +1,169 @@
+"""The meaning of a mask and of a reset, in one place."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxrnn.engine import checks
+from jaxrnn.types import Cell
+
+_FLAG_DTYPES = (jnp.bool_, jnp.integer, jnp.floating)
+_LENGTHS = " Lengths become a mask by mask_from_lengths."
+
+
+def select(flag: Any, yes: Any, no: Any) -> Any:
+    """Takes `yes` where `flag` is True and `no` elsewhere, leaf by leaf.
+
+    Args:
+        flag: bool `[*prefix]`, a leading prefix of every leaf.
+        yes: A tree of arrays `[*prefix, ...]`.
+        no: A tree like `yes`.
+
+    Returns:
+        A tree like `yes`. The branch not taken reaches neither values nor cotangents.
+
+    Example:
+        >>> select(jnp.array([True, False]), jnp.ones((2, 3)), jnp.zeros((2, 3))).sum(axis=1)
+        Array([3., 0.], dtype=float32)
+    """
+
+    return jax.tree.map(
+        lambda yes_leaf, no_leaf: jnp.where(expand_mask(flag, yes_leaf), yes_leaf, no_leaf), yes, no
+    )
+
+
+def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:
+    """The cell's step with the meaning of reset and mask.
+
+        hₜ = mₜ ? advance(h', zₜ) : h',  h' = rₜ ? initial_carry : hₜ₋₁
+
+    Reset acts first and mask second, so a reset on a masked step counts.
+
+    Args:
+        cell: The cell.
+        params: Its parameters.
+
+    Returns:
+        `(carry, z, mask, reset) -> carry` with flags None or bool `[*batch]`.
+    """
+
+    def step(carry, z, mask, reset):
+        if reset is not None:
+            carry = select(reset, cell.initial_carry(params, reset.shape), carry)
+        new_carry = cell.advance(params, carry, z)
+        checks.same_tree(new_carry, carry, "advance(params, carry, z)")
+        return new_carry if mask is None else select(mask, new_carry, carry)
+
+    return step
+
+
+def concrete(values: Any) -> np.ndarray | None:
+    """The values as a numpy array, or None when they are traced.
+
+    Args:
+        values: An array, or what becomes one.
+
+    Returns:
+        A numpy array, or None.
+
+    Example:
+        >>> concrete([1, 0])
+        array([1, 0])
+        >>> jax.eval_shape(lambda mask: concrete(mask), jnp.ones(2)) is None
+        True
+    """
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values)):
+        return None
+    return np.asarray(values)
+
+
+def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> jax.Array:
+    """Flags as bools, checked against the shape they must have.
+
+    Args:
+        mask: `[..., T]`, bool, or 0 and 1 as ints or floats. What is traced and no bool cannot be
+            checked and means `!= 0`.
+        shape: The shape it must have, exactly.
+        name: What the errors call it; `"reset"` for resets.
+
+    Returns:
+        bool `[..., T]`.
+
+    Raises:
+        TypeError: It is no array of bools, ints or floats.
+        ValueError: It has another shape, or (when concrete) a value that is neither 0 nor 1.
+
+    Example:
+        >>> as_mask([1, 0, 1], (3,))
+        Array([ True, False,  True], dtype=bool)
+    """
+    try:
+        flags = jnp.asarray(mask)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be an array of bools, got {mask!r}.") from error
+    if not any(jnp.issubdtype(flags.dtype, dtype) for dtype in _FLAG_DTYPES):
+        raise TypeError(f"{name} must be bool, or 0 and 1, got the dtype {flags.dtype}.")
+    shape = tuple(shape)
+    if flags.shape != shape:
+        # Time is the last axis for callers and the first inside the engine.
+        hint = _LENGTHS if shape and flags.shape in (shape[:-1], shape[1:]) else ""
+        raise ValueError(f"{name} must have the shape {shape}, got {flags.shape}.{hint}")
+    if flags.dtype == bool:
+        return flags
+    _check_zero_or_one(mask, name)
+    return flags != 0
+
+
+def expand_mask(mask: jax.Array, leaf: jax.Array) -> jax.Array:
+    """Gives a mask the feature axes of a leaf, each of size 1.
+
+    Args:
+        mask: bool `[..., T]`.
+        leaf: `[..., T, *features]`.
+
+    Returns:
+        bool `[..., T, 1, ...]` with the number of axes of `leaf`.
+
+    Example:
+        >>> expand_mask(jnp.array([True, False]), jnp.zeros((2, 3, 4))).shape
+        (2, 1, 1)
+    """
+    return jnp.expand_dims(mask, tuple(range(mask.ndim, leaf.ndim)))
+
+
+def zero_masked(mask: jax.Array | None, xs: Any) -> Any:
+    """Puts zeros where the mask is False, so that what stood there reaches nothing.
+
+    A product with the mask would let NaN through; a `where` before the mathematics does not, in
+    values and in gradients.
+
+    Args:
+        mask: bool `[..., T]`, or None, which keeps everything.
+        xs: A tree of arrays `[..., T, *features]`.
+
+    Returns:
+        A tree like `xs`.
+
+    Example:
+        >>> zero_masked(jnp.array([True, False]), jnp.array([1.0, jnp.nan]))
+        Array([1., 0.], dtype=float32)
+    """
+    if mask is None:
+        return xs
+    return jax.tree.map(
+        lambda leaf: jnp.where(expand_mask(mask, leaf), leaf, jnp.zeros_like(leaf)), xs
+    )
+
+
+def _check_zero_or_one(mask, name):
+    values = concrete(mask)
+    if values is None:
+        return
+    wrong = values[(values != 0) & (values != 1)]
+    if wrong.size:
+        hint = _LENGTHS if (wrong > 1).any() else ""
+        raise ValueError(f"{name} must hold only 0 and 1, got {wrong[0]}.{hint}")

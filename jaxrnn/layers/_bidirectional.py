@@ -1,0 +1,148 @@
+"""A sequence read from both ends."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine.keys import split_key
+from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.time import in_reverse
+from jaxrnn.types import Cell, Layer, Rollout
+
+Merge = Callable[[Any, Any], Any]
+
+
+class Directions(NamedTuple):
+    """`forward` and `backward`: of the params, the carry and the info alike."""
+
+    forward: Any
+    backward: Any
+
+
+def bidirectional(
+    forward: Cell | Layer, backward: Cell | Layer | None = None, merge: str | Merge = "concat"
+) -> Layer:
+    """Reads the sequence from its start and from its end, and merges step by step.
+
+        y = merge(forward(x), flip(backward(flip(x))))
+
+    Schuster and Paliwal 1997. Reading backwards starts at the last real step of each sequence,
+    wherever padding and resets stand, so a row gives what its sequences give alone. The last carry
+    of `backward` is the one in front of the first step.
+
+    Args:
+        forward: A cell or a causal layer.
+        backward: The same, written as if it read forwards: it is turned here. None is the
+            architecture of `forward` with parameters of its own.
+        merge: "concat" (of the features), "sum", "mean", or a function of both outputs
+            `(y_forward [..., H], y_backward [..., H']) -> y [..., C]`.
+
+    Returns:
+        The layer, not causal, `[..., D] -> [..., C]`; its params, carry and info are
+        `Directions(forward, backward)`. "sum" and "mean" raise ValueError, in `init`,
+        `num_outputs` and while tracing, when the widths differ.
+
+    Raises:
+        TypeError: `forward` or `backward` is neither a Cell nor a Layer.
+        ValueError: One is not causal, both take different inputs, or `merge` is another word.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.bidirectional(jr.lstm(4))
+        >>> params = layer.init(jax.random.key(0), 3)
+        >>> jr.unroll(layer, params, jnp.ones((2, 5, 3))).outputs.shape
+        (2, 5, 8)
+    """
+    layers = Directions(
+        _direction(forward, "forward"),
+        _direction(forward if backward is None else backward, "backward"),
+    )
+    feature_axes = [layer.num_feature_axes for layer in layers]
+    if feature_axes[0] != feature_axes[1]:
+        raise ValueError(
+            "backward must take the same inputs as forward, "
+            f"got num_feature_axes {feature_axes[1]} for {feature_axes[0]}."
+        )
+    if not callable(merge) and merge not in tuple(_MERGES):
+        raise ValueError(f"merge must be one of {tuple(_MERGES)} or a function, got {merge!r}.")
+    merge_fn = merge if callable(merge) else _MERGES[merge]
+
+    def num_outputs(num_inputs):
+        widths = (layer.num_outputs(num_inputs) for layer in layers)
+        steps = (jax.ShapeDtypeStruct((1, width), jnp.float32) for width in widths)
+        return jax.eval_shape(lambda *ys: _merged(merge_fn, *ys), *steps).shape[-1]
+
+    def init(key, num_inputs):
+        num_outputs(num_inputs)
+        keys = jax.random.split(key)
+        return Directions(
+            layers.forward.init(keys[0], num_inputs), layers.backward.init(keys[1], num_inputs)
+        )
+
+    def initial_carry(params, batch_shape=()):
+        return Directions(
+            layers.forward.initial_carry(params.forward, batch_shape),
+            layers.backward.initial_carry(params.backward, batch_shape),
+        )
+
+    def unroll(params, carry, xs, mask, reset, key):
+        key_forward, key_backward = split_key(key, 2)
+
+        def run_backward(xs, mask, reset):
+            return layers.backward.unroll(
+                params.backward, carry.backward, xs, mask, reset, key_backward
+            )
+
+        onward = layers.forward.unroll(params.forward, carry.forward, xs, mask, reset, key_forward)
+        turned = in_reverse(run_backward, xs, mask, reset)
+        return Rollout(
+            Directions(onward.carry, turned.carry),
+            _merged(merge_fn, onward.outputs, turned.outputs),
+            Directions(onward.info, turned.info),
+        )
+
+    return Layer(
+        init=init,
+        initial_carry=initial_carry,
+        unroll=unroll,
+        num_outputs=num_outputs,
+        causal=False,
+        num_feature_axes=layers.forward.num_feature_axes,
+    )
+
+
+def _direction(cell_or_layer, name):
+    layer = as_layer(cell_or_layer, name)
+    if not layer.causal:
+        raise ValueError(f"{name} must be causal: bidirectional itself turns the sequence round.")
+    return layer
+
+
+def _merged(merge, forward, backward):
+    ys = merge(forward, backward)
+    leading = forward.shape[:-1]
+    if getattr(ys, "shape", ())[:-1] != leading:
+        raise ValueError(f"merge must return one array {leading} + (width,), got {ys}.")
+    return ys
+
+
+def _concat(forward, backward):
+    return jnp.concatenate([forward, backward], axis=-1)
+
+
+def _sum(forward, backward):
+    if forward.shape != backward.shape:
+        raise ValueError(
+            'backward must have the width of forward for merge "sum" and "mean", '
+            f"got {backward.shape[-1]} and {forward.shape[-1]}."
+        )
+    return forward + backward
+
+
+def _mean(forward, backward):
+    return _sum(forward, backward) / 2
+
+
+_MERGES: dict[str, Merge] = {"concat": _concat, "sum": _sum, "mean": _mean}

@@ -1,0 +1,63 @@
+"""Dropout between layers."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine import checks
+from jaxrnn.engine.keys import drawing_key, from_sequence_start
+from jaxrnn.types import Layer, Rollout
+
+
+def dropout(rate: float, variational: bool = False) -> Layer:
+    """Puts zeros in place of some features and scales up the others.
+
+        yₜ = mₜ ⊙ xₜ / (1 - rate),  mₜ ~ Bernoulli(1 - rate);  without a key y = x
+
+    Srivastava et al. 2014, scaled while training so that E[y] = x. With `variational` one m serves
+    a whole sequence (Gal and Ghahramani 2016, arXiv:1512.05287); it is drawn anew at every reset,
+    so packed sequences have masks of their own. A call of `unroll` with another key draws another
+    one: chunks of one stream keep theirs only with the same key.
+
+    Args:
+        rate: The share of features that is dropped.
+        variational: One mask for a sequence, not one for every step.
+
+    Returns:
+        The layer, `[..., D] -> [..., D]`, with params `()` and the carry `()`. It raises
+        ValueError in a training step that got no key, and TypeError for x that is not floating.
+
+    Raises:
+        TypeError: The rate is no float, or `variational` no bool.
+        ValueError: The rate is not in [0, 1).
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> ys = jr.unroll(jr.dropout(0.5), (), jnp.ones((5, 3)), key=jax.random.key(0)).outputs
+        >>> sorted(set(ys.ravel().tolist()))
+        [0.0, 2.0]
+    """
+    rate = checks.fraction(rate, "rate")
+    checks.boolean(variational, "variational")
+
+    def draw(key, shape, reset):
+        if not variational:
+            return jax.random.bernoulli(key, 1 - rate, shape)
+        if reset is None:
+            return jax.random.bernoulli(key, 1 - rate, shape[1:])
+        return from_sequence_start(jax.random.bernoulli(key, 1 - rate, shape), reset)
+
+    def unroll(params, carry, xs, mask, reset, key):
+        del params, mask
+        if not jnp.issubdtype(xs.dtype, jnp.inexact):
+            raise TypeError(f"xs must be floating to be scaled, got the dtype {xs.dtype}.")
+        key = drawing_key(key, "dropout")
+        if key is None:
+            return Rollout(carry, xs)
+        return Rollout(carry, jnp.where(draw(key, xs.shape, reset), xs / (1 - rate), 0))
+
+    return Layer(
+        init=lambda key, num_inputs: (),
+        initial_carry=lambda params, batch_shape=(): (),
+        unroll=unroll,
+        num_outputs=lambda num_inputs: num_inputs,
+    )

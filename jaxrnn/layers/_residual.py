@@ -1,0 +1,60 @@
+"""A skip around a layer."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.types import Cell, Layer
+
+
+def residual(layer: Cell | Layer) -> Layer:
+    """Adds a layer's outputs to its inputs.
+
+        y = x + layer(x)
+
+    He et al. 2016 (arXiv:1512.03385). The sum has the dtype promote(x, layer(x)): bfloat16 inputs
+    of a float32 recurrence add in float32.
+
+    Args:
+        layer: A cell or a layer that keeps the width; its params, carry and info are the
+            residual's.
+
+    Returns:
+        The layer, `[..., D] -> [..., D]`. It raises ValueError in `init`, `num_outputs` and while
+        tracing when the widths of x and of the outputs differ.
+
+    Raises:
+        TypeError: `layer` is neither a Cell nor a Layer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> identity = jr.elman(2, activation=lambda u: u)
+        >>> params = jr.cells.ElmanParams(2 * jnp.eye(2), jnp.zeros((2, 2)), jnp.zeros(2))
+        >>> jr.unroll(jr.residual(identity), params, jnp.array([[1.0, 0.0]])).outputs
+        Array([[3., 0.]], dtype=float32)
+    """
+    inner = as_layer(layer, "layer")
+
+    def num_outputs(num_inputs):
+        width = inner.num_outputs(num_inputs)
+        if width != num_inputs:
+            raise ValueError(
+                "layer must keep the width to be residual, "
+                f"got the width {width} for inputs of width {num_inputs}."
+            )
+        return width
+
+    def init(key, num_inputs):
+        num_outputs(num_inputs)
+        return inner.init(key, num_inputs)
+
+    def unroll(params, carry, xs, mask, reset, key):
+        rollout = inner.unroll(params, carry, xs, mask, reset, key)
+        shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, xs))
+        if shape != wanted:
+            raise ValueError(
+                f"layer must keep the shape to be residual, got outputs {shape} for xs {wanted}."
+            )
+        return rollout._replace(outputs=jax.tree.map(jnp.add, xs, rollout.outputs))
+
+    return inner._replace(init=init, unroll=unroll, num_outputs=num_outputs)

@@ -1,0 +1,215 @@
+"""A matrix memory that corrects what it holds: the gated delta rule."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
+from jaxrnn.cells._linear import widened
+from jaxrnn.engine import checks, precision
+from jaxrnn.engine.evaluators.chunkwise import by_head, layer_of_pairs, seen_steps, sums_between
+from jaxrnn.engine.precision import project
+from jaxrnn.types import Cell, Layer, Path, Rollout
+
+# The shortest key or query that becomes a unit vector; shorter ones are divided by this, so that
+# the slope at a key of zeros, which blank inputs have, is 1000 and not endless.
+_SHORTEST = 1e-3
+
+
+class GatedDeltaNetParams(NamedTuple):
+    """`key_kernel`, `query_kernel` `[D, num_heads*K]`, `value_kernel [D, num_heads*V]`.
+
+    `gate_kernel [D, 2*num_heads]` with the blocks α, β; `log_rate` and `step_bias` `[num_heads]`.
+    """
+
+    key_kernel: Any
+    query_kernel: Any
+    value_kernel: Any
+    gate_kernel: Any
+    log_rate: Any
+    step_bias: Any
+
+
+class GatedDeltaNetCarry(NamedTuple):
+    """The memory `s [..., num_heads, V, K]`: s k is the value it holds for the key k."""
+
+    s: Any
+
+
+class GatedDeltaNetWrite(NamedTuple):
+    """`k [..., num_heads, K]`, `v [..., num_heads, V]`, `log_alpha`, `beta` `[..., num_heads]`."""
+
+    k: Any
+    v: Any
+    log_alpha: Any
+    beta: Any
+
+
+def gated_delta_net(
+    num_heads: int,
+    key_width: int,
+    value_width: int | None = None,
+    *,
+    negative_eigenvalues: bool = False,
+    chunk_size: int | None = 64,
+    param_dtype: Any = jnp.float32,
+) -> Layer:
+    """The gated delta rule: forget all, erase what the key held, write the new value.
+
+        k = u / |u| of u = silu(x W_k),  q likewise,  v = silu(x W_v),  per head
+        log α = -exp(log_rate) softplus(x w_α + step_bias),   β = σ(x w_β), or 2 σ(x w_β)
+        sₜ = αₜ sₜ₋₁ (I - βₜ kₜ kₜᵀ) + βₜ vₜ kₜᵀ,   yₜ = sₜ qₜ
+
+    Yang et al. 2024, "Gated Delta Networks" (arXiv:2412.06464); α = 1 is DeltaNet (Schlag et al.
+    2021, arXiv:2102.11174). With α = β = 1, sₜ kₜ = vₜ exactly: what is written is read back. β
+    above 1 gives I - β k kᵀ an eigenvalue in (-1, 0), which tracking a state (parity) needs
+    (Grazzi et al. 2024, arXiv:2411.12537). The short convolution in front and the norm, gate and
+    projection behind it in the paper's block are layers of their own.
+
+    As in Mamba-2, exp(log_rate) starts as U(1, 16) and softplus(step_bias) from 0.001 … 0.1,
+    uniform on a logarithmic scale.
+
+    Within a chunk the recurrence is a triangular system (the WY form of the paper): with
+    Γₜₛ = αₛ₊₁ … αₜ and γₜ = α₁ … αₜ,
+
+        uₜ + βₜ Σ_{s<t} Γₜₛ (kₜ · kₛ) uₛ = βₜ (vₜ - γₜ s₀ kₜ),   sₜ = γₜ s₀ + Σ_{s≤t} Γₜₛ uₛ kₛᵀ
+
+    Args:
+        num_heads: Memories side by side.
+        key_width: K, of keys and queries.
+        value_width: V, of values; None is K.
+        negative_eigenvalues: β in (0, 2) in place of (0, 1).
+        chunk_size: Steps of a chunk; 1 is the recurrent form and None one chunk for all T, whose
+            system costs O(T³). T = 1 is always recurrent.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+
+    Returns:
+        The layer, `[T, *batch, D] -> [T, *batch, num_heads * V]`, carry `GatedDeltaNetCarry(s)`.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.gated_delta_net(num_heads=2, key_width=4, value_width=8)
+        >>> params = layer.init(jax.random.key(0), 3)
+        >>> rollout = jr.unroll(layer, params, jnp.ones((5, 100, 3)))
+        >>> rollout.outputs.shape, rollout.carry.s.shape
+        ((5, 100, 16), (5, 2, 8, 4))
+    """
+    checks.positive(num_heads, "num_heads")
+    checks.positive(key_width, "key_width")
+    width = key_width if value_width is None else checks.positive(value_width, "value_width")
+    largest_beta = 2 if negative_eigenvalues else 1
+
+    def init(key, num_inputs):
+        keys = jax.random.split(key, 6)
+
+        def kernel(key, num_outputs):
+            return initializers.input_kernel(key, num_inputs, num_outputs, param_dtype)
+
+        return GatedDeltaNetParams(
+            key_kernel=kernel(keys[0], num_heads * key_width),
+            query_kernel=kernel(keys[1], num_heads * key_width),
+            value_kernel=kernel(keys[2], num_heads * width),
+            gate_kernel=kernel(keys[3], 2 * num_heads),
+            log_rate=log_rates(keys[4], num_heads, param_dtype),
+            step_bias=softplus_bias(keys[5], num_heads, param_dtype),
+        )
+
+    def initial_carry(params, batch_shape=()):
+        shape = (*batch_shape, num_heads, width, key_width)
+        return GatedDeltaNetCarry(jnp.zeros(shape, precision.compute_dtype(params)))
+
+    def write(params, x):
+        checks.width(x, params.key_kernel)
+        params = widened(params)
+        alpha, beta = jnp.split(x @ params.gate_kernel, 2, axis=-1)
+        return GatedDeltaNetWrite(
+            k=_unit(_by_head(jax.nn.silu(x @ params.key_kernel), num_heads)),
+            v=_by_head(jax.nn.silu(x @ params.value_kernel), num_heads),
+            log_alpha=-jnp.exp(params.log_rate) * jax.nn.softplus(alpha + params.step_bias),
+            beta=largest_beta * jax.nn.sigmoid(beta),
+        )
+
+    cell = Cell(init, initial_carry, write, _advance, _emit, lambda num_inputs: num_heads * width)
+    return layer_of_pairs(cell, _all_pairs, chunk_size)
+
+
+def _advance(params: Any, carry: GatedDeltaNetCarry, z: GatedDeltaNetWrite) -> GatedDeltaNetCarry:
+    del params
+    s = jnp.exp(z.log_alpha)[..., None, None] * carry.s
+    u = z.beta[..., None] * (z.v - jnp.einsum("...vk,...k->...v", s, z.k))
+    return GatedDeltaNetCarry(s + u[..., :, None] * z.k[..., None, :])
+
+
+def _emit(params: GatedDeltaNetParams, carry: GatedDeltaNetCarry, x: Any) -> Any:
+    q = _query(params, x, carry)
+    y = jnp.einsum("...vk,...k->...v", carry.s, q)
+    return y.reshape(*y.shape[:-2], -1)
+
+
+def _query(params: GatedDeltaNetParams, x: Any, carry: GatedDeltaNetCarry) -> Any:
+    q = jax.nn.silu(x @ widened(params).query_kernel)
+    return _unit(_by_head(q, carry.s.shape[-3]))
+
+
+def _by_head(leaf: Any, num_heads: int) -> Any:
+    return leaf.reshape(*leaf.shape[:-1], num_heads, -1)
+
+
+def _unit(vector: Any) -> Any:
+    """The vector over its length, with a derivative at 0."""
+    square = jnp.sum(vector * vector, axis=-1, keepdims=True)
+    return vector / jnp.sqrt(jnp.maximum(square, _SHORTEST**2))
+
+
+def _all_pairs(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
+    """All steps at once, as an evaluator, by one triangular system."""
+    z = project(cell, params, xs)
+    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (_query(params, xs, carry), z.k, z.v))
+    log_alpha, beta = jnp.moveaxis(z.log_alpha, 0, -1), jnp.moveaxis(z.beta, 0, -1)
+    seen, from_carry = seen_steps(mask, reset, xs.shape[0])
+    if mask is not None:
+        log_alpha = jnp.where(by_head(mask), log_alpha, 0)
+        beta = jnp.where(by_head(mask), beta, 0)
+
+    kept = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_alpha, axis=-1)), 0)[..., None]
+    decay = jnp.where(seen, jnp.exp(sums_between(log_alpha)), 0)
+    overlap = jnp.tril(decay * (k @ jnp.swapaxes(k, -1, -2)), -1)
+    system = jnp.eye(xs.shape[0], dtype=k.dtype) + beta[..., None] * overlap
+    memory = jnp.swapaxes(carry.s, -1, -2)
+    read = from_carry[..., None]
+    new = beta[..., None] * (v - kept * jnp.where(read, k @ memory, 0))
+    u = _inverse(system) @ new
+
+    scores = decay * (q @ jnp.swapaxes(k, -1, -2))
+    ys = scores @ u + kept * jnp.where(read, q @ memory, 0)
+    ys = jnp.moveaxis(ys, -2, 0)
+    written = jnp.einsum("...s,...sv,...sk->...vk", decay[..., -1, :], u, k)
+    last = GatedDeltaNetCarry(kept[..., -1:, :] * carry.s + written)
+    return Rollout(last, ys.reshape(*ys.shape[:-2], -1), Path("parallel"))
+
+
+def _inverse(system: Any) -> Any:
+    """The inverse of unit lower triangular matrices `[..., T, T]`, by ever larger blocks.
+
+    Forward substitution in log₂ T steps of products, and as stable; (I - A)(I + A²)(I + A⁴) … would
+    not be when keys repeat. On CPU a solver of triangular systems takes 40 times as long.
+    """
+    size = system.shape[-1]
+    width = 1 << (size - 1).bit_length()
+    system = jnp.pad(system, [(0, 0)] * (system.ndim - 2) + [(0, width - size)] * 2)
+    inverse = jnp.ones((*system.shape[:-1], 1, 1), system.dtype)
+    while inverse.shape[-1] < width:
+        half = inverse.shape[-1]
+        blocks = system.reshape(*system.shape[:-2], width // half, half, width // half, half)
+        below = jnp.diagonal(blocks[..., 1::2, :, 0::2, :], axis1=-4, axis2=-2)
+        first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
+        corner = -second @ jnp.moveaxis(below, -1, -3) @ first
+        top = jnp.concatenate([first, jnp.zeros_like(first)], axis=-1)
+        inverse = jnp.concatenate([top, jnp.concatenate([corner, second], axis=-1)], axis=-2)
+    return inverse[..., 0, :size, :size]

@@ -1,0 +1,115 @@
+"""The Mamba mixer: a gated selective state space behind a short convolution."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._s6 import s6
+from jaxrnn.engine import checks
+from jaxrnn.engine.evaluators.associative import associative
+from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
+from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.mixers import _causal_conv as causal_conv
+from jaxrnn.types import Evaluator, Layer, Rollout
+
+
+class MambaParams(NamedTuple):
+    """`kernel [D, 2*H]` (blocks u, z), `conv`, `ssm` and `output_kernel [H, D]`.
+
+    `conv` is `CausalConvParams` and `ssm` is `S6Params`, both of width H.
+    """
+
+    kernel: Any
+    conv: Any
+    ssm: Any
+    output_kernel: Any
+
+
+class MambaCarry(NamedTuple):
+    """`conv`, a `Window` of width-1 steps, and `ssm`, the `LinearCarry(h [..., H, N])`."""
+
+    conv: Any
+    ssm: Any
+
+
+def mamba(
+    state_size: int = 16,
+    *,
+    expansion: int = 2,
+    conv_width: int = 4,
+    dt_rank: int | None = None,
+    discretization: str = "euler",
+    evaluator: Evaluator | None = None,
+    param_dtype: Any = jnp.float32,
+) -> Layer:
+    """The mixer of Mamba, whose recurrence decides at each step what to keep.
+
+        u, z = x W
+        u' = silu(causal_conv(u))
+        y = (s6(u') ⊙ silu(z)) W_output
+
+    Gu and Dao 2023 (arXiv:2312.00752), figure 3; the recursion is that of `s6`. Its states of all
+    steps would be `[T, *batch, H, N]`, 2 N times the size of x: the default evaluator stores those
+    between chunks of √T steps and makes the rest twice.
+
+    Args:
+        state_size: N, states of each of the H features.
+        expansion: H = expansion * D.
+        conv_width: Of the convolution, in real steps of the sequence.
+        dt_rank: Of the projection that makes Δ; None is ⌈D/16⌉.
+        discretization: Of `s6`, "euler" as in the paper's code or "zoh".
+        evaluator: How the recurrence is evaluated; None is chunks of √T.
+        param_dtype: Of the parameters. Everything runs in promote(params, float32).
+
+    Returns:
+        The layer, `[..., D] -> [..., D]`, carry `MambaCarry(conv, ssm)` with H (conv_width-1) and
+        H N numbers.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1, or `discretization` is another word.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.residual(jr.mamba())
+        >>> params = layer.init(jax.random.key(0), 8)
+        >>> rollout = jr.unroll(layer, params, jnp.ones((2, 100, 8)))
+        >>> rollout.outputs.shape, rollout.carry.ssm.h.shape
+        ((2, 100, 8), (2, 16, 16))
+    """
+    checks.positive(expansion, "expansion")
+    checks.positive(conv_width, "conv_width")
+    options: dict[str, Any] = {"discretization": discretization, "param_dtype": param_dtype}
+    cell = s6(state_size, dt_rank=dt_rank, **options)
+    if evaluator is None:
+        evaluator = chunked(sqrt_size, associative())
+
+    def init(key, num_inputs):
+        keys = jax.random.split(key, 4)
+        num_units = expansion * num_inputs
+        rank = -(-num_inputs // 16) if dt_rank is None else dt_rank
+        return MambaParams(
+            initializers.input_kernel(keys[0], num_inputs, 2 * num_units, param_dtype),
+            causal_conv.init(keys[1], conv_width, num_units, True, param_dtype),
+            s6(state_size, dt_rank=rank, **options).init(keys[2], num_units),
+            initializers.input_kernel(keys[3], num_units, num_inputs, param_dtype),
+        )
+
+    def initial_carry(params, batch_shape=()):
+        return MambaCarry(
+            causal_conv.initial_carry(params.conv, batch_shape),
+            cell.initial_carry(params.ssm, batch_shape),
+        )
+
+    def unroll(params, carry, xs, mask, reset, key):
+        del key
+        xs = in_compute_dtype(params, xs)
+        u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
+        window, u = causal_conv.convolve(params.conv, carry.conv, u, mask, reset)
+        rollout = evaluator(cell, params.ssm, carry.ssm, jax.nn.silu(u), mask, reset)
+        ys = rollout.outputs * jax.nn.silu(z) @ params.output_kernel
+        return Rollout(MambaCarry(window, rollout.carry), ys, rollout.info)
+
+    return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)

@@ -1,0 +1,212 @@
+"""The matrix memory of xLSTM in its recurrent, chunkwise and parallel forms."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.engine import checks, precision
+from jaxrnn.engine.evaluators.chunkwise import by_head, layer_of_pairs, seen_steps, sums_between
+from jaxrnn.engine.precision import in_compute_dtype, project
+from jaxrnn.types import Cell, Layer, Path, Rollout
+
+
+class MLSTMParams(NamedTuple):
+    """`write_kernel [D, 2*H]` (blocks k, v), `read_kernel [D, 2*H]` (blocks q, o).
+
+    `gate_kernel [D, 2*num_heads]` (i, f), and a bias to each; H = num_heads * K.
+    """
+
+    write_kernel: Any
+    write_bias: Any
+    read_kernel: Any
+    read_bias: Any
+    gate_kernel: Any
+    gate_bias: Any
+
+
+class MLSTMCarry(NamedTuple):
+    """The memory `c [..., num_heads, K, K]` (key, value), `n [..., num_heads, K]` and `m`.
+
+    `m [..., num_heads]`; c and n stand for c exp(m) and n exp(m).
+    """
+
+    c: Any
+    n: Any
+    m: Any
+
+
+class MLSTMWrite(NamedTuple):
+    """What a step writes: `k`, `v` `[..., num_heads, K]`, and gates `i`, `f` `[..., num_heads]`."""
+
+    k: Any
+    v: Any
+    i: Any
+    f: Any
+
+
+def mlstm(
+    num_heads: int,
+    head_width: int,
+    *,
+    chunk_size: int | None = 64,
+    param_dtype: Any = jnp.float32,
+) -> Layer:
+    """The mLSTM: a matrix memory with exponential gates, a linear attention that forgets.
+
+        q, k, v = x W + b per head, k / √K;   ĩ = x wᵢ + bᵢ,  f̃ = log σ(x w_f + b_f)
+        mₜ = max(f̃ + mₜ₋₁, ĩ, 0),   i = exp(ĩ - mₜ),   f = exp(f̃ + mₜ₋₁ - mₜ)
+        cₜ = f cₜ₋₁ + i k vᵀ,   nₜ = f nₜ₋₁ + i k
+        yₜ = σ(x W_o + b_o) ⊙ qᵀ cₜ / max(|q · nₜ|, exp(-mₜ))
+
+    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). m only keeps the exponentials in range: y is that
+    of m = 0 throughout, where the denominator is max(|q · n|, 1). There is no 0 in the paper's m;
+    a memory below exp(0) needs no help, because its denominator is 1, and with the 0 exp(-m)
+    cannot overflow. The paper's code adds 1e-6 to the scaled denominator, which makes y depend on
+    m; nothing is added here.
+
+    Forms that give the same: recurrent (`chunk_size=1`, and whenever T = 1), parallel
+    (`chunk_size=None`), where all pairs of steps meet in a `[T, T]` matrix as in attention,
+
+        Sₜₛ = qₜ · kₛ exp(f̃ₛ₊₁ + … + f̃ₜ + ĩₛ - mₜ),   y = σ(õ) ⊙ S v / max(|S 1|, exp(-m))
+
+    and chunkwise, parallel inside of chunks and recurrent between them: O(T · chunk_size).
+
+    Args:
+        num_heads: Memories side by side.
+        head_width: K, the width of keys and values.
+        chunk_size: Steps of a chunk; 1 is the recurrent form and None the parallel one.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+
+    Returns:
+        The layer, `[T, *batch, D] -> [T, *batch, num_heads * K]`, carry `MLSTMCarry(c, n, m)`.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.mlstm(num_heads=2, head_width=4)
+        >>> params = layer.init(jax.random.key(0), 3)
+        >>> rollout = jr.unroll(layer, params, jnp.ones((5, 100, 3)))
+        >>> rollout.outputs.shape, rollout.carry.c.shape
+        ((5, 100, 8), (5, 2, 4, 4))
+    """
+    checks.positive(num_heads, "num_heads")
+    checks.positive(head_width, "head_width")
+    num_outputs = num_heads * head_width
+
+    def init(key, num_inputs):
+        keys = jax.random.split(key, 3)
+        input_bias = 0.1 * jax.random.normal(keys[2], (num_heads,))
+        forget_bias = jnp.linspace(3.0, 6.0, num_heads)
+        return MLSTMParams(
+            initializers.input_kernel(keys[0], num_inputs, 2 * num_outputs, param_dtype),
+            jnp.zeros(2 * num_outputs, param_dtype),
+            initializers.input_kernel(keys[1], num_inputs, 2 * num_outputs, param_dtype),
+            jnp.zeros(2 * num_outputs, param_dtype),
+            jnp.zeros((num_inputs, 2 * num_heads), param_dtype),
+            jnp.concatenate([input_bias, forget_bias]).astype(param_dtype),
+        )
+
+    def initial_carry(params, batch_shape=()):
+        shape, dtype = (*batch_shape, num_heads, head_width), precision.compute_dtype(params)
+        return MLSTMCarry(
+            c=jnp.zeros((*shape, head_width), dtype),
+            n=jnp.zeros(shape, dtype),
+            m=jnp.zeros(shape[:-1], dtype),
+        )
+
+    cell = Cell(init, initial_carry, _write, _advance, _emit, lambda num_inputs: num_outputs)
+    return layer_of_pairs(cell, _parallel, chunk_size)
+
+
+def _write(params: MLSTMParams, x: Any) -> MLSTMWrite:
+    checks.width(x, params.write_kernel)
+    i, f = jnp.split(x @ params.gate_kernel + params.gate_bias, 2, axis=-1)
+    blocks = jnp.split(x @ params.write_kernel + params.write_bias, 2, axis=-1)
+    k, v = (block.reshape(*i.shape, -1) for block in blocks)
+    return MLSTMWrite(k * k.shape[-1] ** -0.5, v, i, f)
+
+
+def _advance(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite) -> MLSTMCarry:
+    del params
+    kept = carry.m + jax.nn.log_sigmoid(z.f)
+    m = jnp.maximum(jnp.maximum(kept, z.i), 0)
+    f = jnp.exp(kept - m)[..., None]
+    k = jnp.exp(z.i - m)[..., None] * z.k
+    return MLSTMCarry(
+        c=f[..., None] * carry.c + k[..., :, None] * z.v[..., None, :], n=f * carry.n + k, m=m
+    )
+
+
+def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any) -> Any:
+    q, o = _read(params, x, carry.m.shape[-1])
+    value = jnp.einsum("...k,...kv->...v", q, carry.c)
+    weight = jnp.einsum("...k,...k->...", q, carry.n)
+    return _output(o, value, weight, carry.m)
+
+
+def _read(params: MLSTMParams, x: Any, num_heads: int) -> Any:
+    """The query `[..., num_heads, K]` and the output gate `[..., H]`."""
+    x = in_compute_dtype(params, x)
+    q, o = jnp.split(x @ params.read_kernel + params.read_bias, 2, axis=-1)
+    return q.reshape(*q.shape[:-1], num_heads, -1), jax.nn.sigmoid(o)
+
+
+def _output(o: Any, value: Any, weight: Any, m: Any) -> Any:
+    """σ(õ) ⊙ qᵀ c / max(|q · n|, exp(-m)), `[..., H]`."""
+    # m < 0 only in a carry that no step has made; above the limit exp(-m) is no normal number.
+    least = jnp.exp(-jnp.clip(m, 0, -jnp.log(jnp.finfo(m.dtype).tiny)))
+    mean = _quotient(value, jnp.maximum(jnp.abs(weight), least)[..., None])
+    return o * mean.reshape(o.shape)
+
+
+@jax.custom_jvp
+def _quotient(numerator, denominator):
+    """Their quotient; its derivative does not square a denominator of exp(-50)."""
+    return numerator / denominator
+
+
+@_quotient.defjvp
+def _quotient_jvp(primals, tangents):
+    quotient = _quotient(*primals)
+    return quotient, _quotient(tangents[0] - quotient * tangents[1], primals[1])
+
+
+def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
+    """All steps at once, as an evaluator; every exponent is at most 0."""
+    z = project(cell, params, xs)
+    q, o = _read(params, xs, carry.m.shape[-1])
+    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
+    i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
+    seen, from_carry = seen_steps(mask, reset, xs.shape[0])
+    # Where a real step wrote, or the memory started in this chunk, m is at least 0.
+    written = seen.any(axis=-1) | ~from_carry
+    if mask is not None:
+        log_f = jnp.where(by_head(mask), log_f, 0)
+
+    start = jnp.where(from_carry, jnp.cumsum(log_f, axis=-1) + carry.m[..., None], -jnp.inf)
+    pairs = jnp.where(seen, sums_between(log_f) + i[..., None, :], -jnp.inf)
+    m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(start, jnp.where(written, 0, -jnp.inf)))
+    start, pairs = jnp.exp(start - m), jnp.exp(pairs - m[..., None])
+
+    # Selected, because what overflows and is not read must not meet a zero.
+    scores = pairs * jnp.where(seen, jnp.einsum("...tk,...sk->...ts", q, k), 0)
+    of_c = jnp.where(from_carry[..., None], q @ carry.c, 0)
+    of_n = jnp.where(from_carry, jnp.einsum("...tk,...k->...t", q, carry.n), 0)
+    value = scores @ v + start[..., None] * of_c
+    weight = scores.sum(axis=-1) + start * of_n
+    value, weight, every_m = (
+        jnp.moveaxis(leaf, axis, 0) for leaf, axis in ((value, -2), (weight, -1), (m, -1))
+    )
+    outputs = _output(o, value, weight, every_m)
+    start, k = start[..., -1, None], pairs[..., -1, :, None] * k
+    last = MLSTMCarry(
+        c=start[..., None] * carry.c + jnp.einsum("...sk,...sv->...kv", k, v),
+        n=start * carry.n + k.sum(axis=-2),
+        m=m[..., -1],
+    )
+    return Rollout(last, outputs, Path("parallel"))

@@ -1,0 +1,192 @@
+"""The structured state-space model S4: diagonal plus low rank, as a convolution or a recurrence."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._eigenvalues import check_steps, log_steps
+from jaxrnn.cells._hippo import hippo_eigen, hippo_legs
+from jaxrnn.cells._linear import widened
+from jaxrnn.engine import checks, precision
+from jaxrnn.engine.evaluators.convolution import convolve
+from jaxrnn.engine.evaluators.nan_shield import shielded
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.precision import project
+from jaxrnn.mixers._s4.dplr import System, advance, discretized, pairs, response
+from jaxrnn.types import Cell, Layer, Rollout
+
+
+class S4Params(NamedTuple):
+    """Λ = -exp(decay_log) + i eigenvalue_imag, P, B and C `[D, M]`, log Δ and skip `[D]`.
+
+    M = N / 2 conjugate pairs for each of the D features.
+    """
+
+    decay_log: Any
+    eigenvalue_imag: Any
+    low_rank_real: Any
+    low_rank_imag: Any
+    input_kernel_real: Any
+    input_kernel_imag: Any
+    output_kernel_real: Any
+    output_kernel_imag: Any
+    step_log: Any
+    skip: Any
+
+
+class S4Carry(NamedTuple):
+    """The states `h [..., D, M]`, complex, one of each conjugate pair."""
+
+    h: Any
+
+
+class _SystemAndSkip(NamedTuple):
+    system: System
+    skip: Any
+
+
+def s4(
+    state_size: int = 64,
+    *,
+    step_min: float = 0.001,
+    step_max: float = 0.1,
+    param_dtype: Any = jnp.float32,
+) -> Layer:
+    """S4: every input feature drives N states that a matrix diagonal plus low rank couples.
+
+        h' = A h + B x,  A = Λ - P Pᴴ,  y = 2 Re(C · h) + skip x    in continuous time
+        hₜ = Ā hₜ₋₁ + B̄ xₜ,  Ā = (1 - ΔA/2)⁻¹ (1 + ΔA/2),  B̄ = (1 - ΔA/2)⁻¹ Δ B
+
+    Gu et al. 2021, "Efficiently modeling long sequences with structured state spaces"
+    (arXiv:2111.00396). A starts as HiPPO-LegS, which has no stable eigenvectors but is normal up to
+    one rank; products with a conjugate pair stand for both, Pᴴ h = 2 Re(P̄ · h). A step costs
+    O(N) by the identity of Woodbury. Features do not mix; a dense layer behind does that.
+
+    T steps at once are a convolution with the kernel Kₗ = 2 Re(C Āˡ B̄). Its transform at a T-th
+    root of unity z is, with G(z) = ((2/Δ)(1 - z) - (1 + z) A)⁻¹, the sum
+
+        Σₗ Kₗ zˡ = 2 C (1 - Āᵀ) G(z) B,     G = E - E P (1 + z) Pᴴ E / (1 + (1 + z) Pᴴ E P)
+
+    of the diagonal E(z) = 1 / ((2/Δ)(1 - z) - (1 + z) Λ). The paper divides by 1 + z, which is
+    zero for even T; here nothing does. It trains C (1 - Āᵀ), which fixes T; here C is the
+    parameter and Āᵀ is made by repeated squaring, so any T is the same model. Outputs, carry in and
+    carry out all come from G: O(T N) memory for a feature, whatever the batch, and two more
+    products of that size per row for the carries. T = 1 and sequences with resets use the
+    recurrence; both are the same to the rounding of the largest input
+    of the row, later ones included.
+
+    Args:
+        state_size: N, real states of each feature; even.
+        step_min: The smallest initial Δ.
+        step_max: The largest initial Δ; 2 / Δ is the memory in steps.
+        param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
+
+    Returns:
+        The layer, `[T, *batch, D] -> [T, *batch, D]`, carry `S4Carry(h [*batch, D, N / 2])`.
+
+    Raises:
+        TypeError: `state_size` is no int.
+        ValueError: `state_size` is below 2 or odd, or not 0 < step_min <= step_max.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.s4(16)
+        >>> params = layer.init(jax.random.key(0), 3)
+        >>> rollout = jr.unroll(layer, params, jnp.ones((2, 100, 3)))
+        >>> rollout.outputs.shape, rollout.carry.h.shape, rollout.info.evaluator
+        ((2, 100, 3), (2, 3, 8), 'convolution')
+    """
+    checks.positive(state_size, "state_size")
+    check_steps(step_min, step_max)
+    if state_size % 2:
+        raise ValueError(f"state_size must be even, for conjugate pairs, got {state_size}.")
+
+    def init(key, num_inputs):
+        keys = jax.random.split(key, 4)
+        shape = (num_inputs, state_size // 2)
+        wide = initializers.draw_dtype(param_dtype)
+        eigenvalues, low_rank, input_kernel = _hippo(state_size)
+
+        def filled(values):
+            return jnp.broadcast_to(jnp.asarray(values, param_dtype), shape)
+
+        def drawn(key, shape, deviation=1.0):
+            return (deviation * jax.random.normal(key, shape, wide)).astype(param_dtype)
+
+        return S4Params(
+            decay_log=filled(np.log(-np.real(eigenvalues))),
+            eigenvalue_imag=filled(np.imag(eigenvalues)),
+            low_rank_real=filled(np.real(low_rank)),
+            low_rank_imag=filled(np.imag(low_rank)),
+            input_kernel_real=filled(np.real(input_kernel)),
+            input_kernel_imag=filled(np.imag(input_kernel)),
+            # A complex normal number of variance 1 has parts of variance 1/2.
+            output_kernel_real=drawn(keys[0], shape, np.sqrt(0.5)),
+            output_kernel_imag=drawn(keys[1], shape, np.sqrt(0.5)),
+            step_log=log_steps(keys[2], (num_inputs,), step_min, step_max, param_dtype),
+            skip=drawn(keys[3], (num_inputs,)),
+        )
+
+    def initial_carry(params, batch_shape=()):
+        dtype = jnp.promote_types(precision.compute_dtype(params), jnp.complex64)
+        return S4Carry(jnp.zeros((*batch_shape, *params.decay_log.shape), dtype))
+
+    def unroll(params, carry, xs, mask, reset, key):
+        del key
+        checks.width(xs, params.step_log)
+        at_once = xs.shape[0] > 1 and reset is None
+        evaluate = _convolution if at_once else sequential()
+        return evaluate(_CELL, _system(params), carry, xs, mask, reset)
+
+    return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
+
+
+def _hippo(state_size):
+    """Λ, P and B of HiPPO-LegS in the basis of eigenvectors of A + P Pᵀ, `[M]`."""
+    eigenvalues, vectors = hippo_eigen(state_size)
+    root = hippo_legs(state_size)[1]
+    input_kernel = vectors.conj().T @ root
+    return eigenvalues, input_kernel / np.sqrt(2), input_kernel
+
+
+def _system(params: S4Params) -> _SystemAndSkip:
+    params = widened(params)
+    system = discretized(
+        eigenvalues=lax.complex(-jnp.exp(params.decay_log), params.eigenvalue_imag),
+        low_rank=lax.complex(params.low_rank_real, params.low_rank_imag),
+        input_kernel=lax.complex(params.input_kernel_real, params.input_kernel_imag),
+        output_kernel=lax.complex(params.output_kernel_real, params.output_kernel_imag),
+        step=jnp.exp(params.step_log),
+    )
+    return _SystemAndSkip(system, params.skip)
+
+
+def _initial_carry(params: _SystemAndSkip, batch_shape: tuple[int, ...] = ()) -> S4Carry:
+    keep = params.system.keep
+    return S4Carry(jnp.zeros((*batch_shape, *keep.shape), keep.dtype))
+
+
+def _emit(params: _SystemAndSkip, carry: S4Carry, x: Any) -> Any:
+    return pairs(params.system.output_kernel, carry.h) + params.skip * x
+
+
+_CELL = Cell(
+    init=lambda key, num_inputs: None,
+    initial_carry=_initial_carry,
+    project=lambda params, x: x,
+    advance=lambda params, carry, z: S4Carry(advance(params.system, carry.h, z)),
+    emit=_emit,
+    num_outputs=lambda num_inputs: num_inputs,
+)
+
+
+@shielded
+def _convolution(cell, params, carry, xs, mask, reset):
+    del reset
+    xs = project(cell, params, xs)
+    rollout = convolve(response(params.system, len(xs)), carry.h, xs, mask)
+    return Rollout(S4Carry(rollout.carry), rollout.outputs + params.skip * xs, rollout.info)

@@ -1,0 +1,198 @@
+"""Causal attention to the last steps of the sequence."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.cells import _initializers as initializers
+from jaxrnn.engine import checks, precision
+from jaxrnn.engine.masking import select
+from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.mixers._window import empty_window, through_window
+from jaxrnn.types import Layer, Rollout
+
+
+class SelfAttentionParams(NamedTuple):
+    """`kernel [D, 3*H]` (blocks q, k, v) and `output_kernel [H, D]`; H = num_heads * K."""
+
+    kernel: Any
+    output_kernel: Any
+
+
+class KeyValue(NamedTuple):
+    """What a step leaves for later ones: `k` and `v`, `[..., num_heads, K]`, before rotation."""
+
+    k: Any
+    v: Any
+
+
+def self_attention(
+    num_heads: int,
+    *,
+    window: int,
+    head_width: int | None = None,
+    rotary_base: float = 10000.0,
+    param_dtype: Any = jnp.float32,
+) -> Layer:
+    """Causal attention of several heads to the last `window` real steps, with rotary positions.
+
+        q, k, v = x W per head
+        sₜⱼ = (R(t) qₜ)ᵀ R(j) kⱼ / √K,   j of the sequence of t, t - window < j ≤ t
+        yₜ = concat_heads(Σⱼ softmaxⱼ(sₜⱼ) vⱼ) W_output
+
+    Vaswani et al. 2017 (arXiv:1706.03762) in a window, and Su et al. 2021, "RoFormer"
+    (arXiv:2104.09864): R(t) turns the features 2i and 2i+1 by the angle t rotary_base^(-2i/K). Only
+    t - j enters s, so t counts real steps from any point; here it stays below 2 window, and float32
+    angles are as good in a long stream as at its start. Positions, masks and sequences are those
+    of real steps: padding takes no place.
+
+    The window is the same in training and streaming; `window` of at least T is full attention.
+    Blocks of steps meet the block before them, so time and memory are O(T · window).
+
+    Args:
+        num_heads: Heads side by side.
+        window: How many real steps a step sees, itself counted.
+        head_width: K, even; None is D / num_heads.
+        rotary_base: Above 0; the larger, the slower the last features turn.
+        param_dtype: Of the parameters. Everything runs in promote(params, float32).
+
+    Returns:
+        The layer, `[..., D] -> [..., D]`, carry `Window(KeyValue(k, v), count)` with the k and v of
+        `window - 1` steps, `[..., window-1, num_heads, K]`.
+
+    Raises:
+        TypeError: A size is no int.
+        ValueError: A size is below 1, `head_width` is odd, or (in `init`) num_heads does not divide
+            D into even widths.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.self_attention(num_heads=2, window=16)
+        >>> params = layer.init(jax.random.key(0), 8)
+        >>> rollout = jr.unroll(layer, params, jnp.ones((3, 100, 8)))
+        >>> rollout.outputs.shape, rollout.carry.steps.k.shape
+        ((3, 100, 8), (3, 15, 2, 4))
+    """
+    checks.positive(num_heads, "num_heads")
+    checks.positive(window, "window")
+    if head_width is not None:
+        _even(checks.positive(head_width, "head_width"), "head_width")
+    if not rotary_base > 0:
+        raise ValueError(f"rotary_base must be above 0, got {rotary_base}.")
+
+    def init(key, num_inputs):
+        width = _head_width(num_inputs, num_heads) if head_width is None else head_width
+        num_units = num_heads * width
+        key_input, key_output = jax.random.split(key)
+        return SelfAttentionParams(
+            initializers.input_kernel(key_input, num_inputs, 3 * num_units, param_dtype),
+            initializers.input_kernel(key_output, num_units, num_inputs, param_dtype),
+        )
+
+    def initial_carry(params, batch_shape=()):
+        shape = (num_heads, params.output_kernel.shape[0] // num_heads)
+        step = jax.ShapeDtypeStruct(shape, precision.compute_dtype(params))
+        return empty_window(KeyValue(step, step), window - 1, batch_shape)
+
+    def unroll(params, carry, xs, mask, reset, key):
+        del key
+        z = in_compute_dtype(params, xs) @ params.kernel
+        num_units = params.output_kernel.shape[0]
+        shape = (*xs.shape[:-1], num_heads, num_units // num_heads)
+        q, k, v = (part.reshape(shape) for part in jnp.split(z, 3, axis=-1))
+
+        def read(steps, sequence, q):
+            return _attend(q, steps, sequence, rotary_base)
+
+        carry, ys = through_window(read, carry, KeyValue(k, v), mask, reset, own=q)
+        return Rollout(carry, ys.reshape(*xs.shape[:-1], num_units) @ params.output_kernel)
+
+    return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
+
+
+def _head_width(num_inputs: int, num_heads: int) -> int:
+    if num_inputs % num_heads:
+        raise ValueError(
+            f"num_heads must divide the width of x when head_width is None, "
+            f"got {num_heads} for {num_inputs}."
+        )
+    return _even(num_inputs // num_heads, "head_width")
+
+
+def _even(width: int, name: str) -> int:
+    if width % 2:
+        raise ValueError(f"{name} must be even, as features turn in pairs, got {width}.")
+    return width
+
+
+def _attend(q: Any, steps: KeyValue, sequence: Any, rotary_base: float) -> Any:
+    """All queries `[T, *batch, num_heads, K]`, in blocks of as many steps as the carry holds."""
+    num_steps, num_carried = len(q), len(sequence) - len(q)
+    size = max(1, min(num_steps, num_carried))
+    num_blocks = max(1, -(-num_steps // size))
+    padding = num_blocks * size - num_steps
+
+    def context(leaf, fill=0):
+        return _context(_padded(leaf, padding, fill), num_blocks, size)
+
+    q = _padded(q, padding, 0).reshape(num_blocks, size, *q.shape[1:])
+    keys = KeyValue(context(steps.k), context(steps.v))
+    ys = _attend_in_blocks(q, keys, context(sequence, -1), rotary_base)
+    return ys.reshape(num_blocks * size, *ys.shape[2:])[:num_steps]
+
+
+def _padded(leaf: Any, padding: int, fill: int) -> Any:
+    rows = jnp.full((padding, *leaf.shape[1:]), fill, leaf.dtype)
+    return jnp.concatenate([leaf, rows])
+
+
+def _context(leaf: Any, num_blocks: int, size: int) -> Any:
+    """What each block reads: `size` steps and the W in front, `[num_blocks, W + size, ...]`."""
+    num_carried = len(leaf) - num_blocks * size
+    if num_blocks == 1:
+        return leaf[None]
+    before, own = (
+        part.reshape(num_blocks, size, *leaf.shape[1:])
+        for part in (leaf[: num_blocks * size], leaf[num_carried:])
+    )
+    return jnp.concatenate([before[:, :num_carried], own], axis=1)
+
+
+def _attend_in_blocks(q: Any, steps: KeyValue, sequence: Any, rotary_base: float) -> Any:
+    """Queries `[n, S, *batch, num_heads, K]`; steps and sequence `[n, W + S, ...]`."""
+    size, width = q.shape[1], q.shape[-1]
+    positions = jnp.arange(sequence.shape[1])
+    allowed = _allowed(sequence, size)
+    bad = ~(jnp.isfinite(steps.k) & jnp.isfinite(steps.v)).all(-1)
+    bad_query = ~jnp.isfinite(q).all(-1)
+    # 0 · NaN is NaN, in the products here and in those of the derivative.
+    q, k, v = (jnp.where(jnp.isfinite(leaf), leaf, 0) for leaf in (q, *steps))
+
+    q = _rotate(q, positions[-size:], rotary_base)
+    scores = jnp.einsum("nq...hd,nk...hd->n...hqk", q, _rotate(k, positions, rotary_base))
+    weights = jax.nn.softmax(jnp.where(allowed, scores * width**-0.5, -jnp.inf))
+    ys = jnp.einsum("n...hqk,nk...hd->nq...hd", jnp.where(allowed, weights, 0), v)
+
+    sees_bad = (allowed & jnp.moveaxis(bad, 1, -1)[..., None, :]).any(-1)
+    reached = jnp.moveaxis(sees_bad, -1, 1) | bad_query
+    return select(reached, jnp.full_like(ys, jnp.nan), ys)
+
+
+def _allowed(sequence: Any, size: int) -> Any:
+    """Whether a query may see a step, `[n, *batch, 1, S, W + S]`; itself it always may."""
+    sequence = jnp.moveaxis(sequence, 1, -1)[..., None, :]
+    places = jnp.arange(sequence.shape[-1])
+    age = places[-size:, None] - places
+    same = jnp.swapaxes(sequence[..., -size:], -1, -2) == sequence
+    return (same & (age >= 0) & (age <= len(places) - size))[..., None, :, :]
+
+
+def _rotate(leaf: Any, positions: Any, rotary_base: float) -> Any:
+    """R(position) of each step, `[n, steps, *batch, num_heads, K]`."""
+    rates = rotary_base ** (-jnp.arange(0, leaf.shape[-1], 2) / leaf.shape[-1])
+    angles = (positions[:, None] * rates).astype(leaf.dtype)
+    angles = angles.reshape(len(positions), *[1] * (leaf.ndim - 3), -1)
+    even, odd = leaf[..., ::2], leaf[..., 1::2]
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1).reshape(leaf.shape)

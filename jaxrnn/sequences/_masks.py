@@ -1,0 +1,170 @@
+"""Masks, lengths and resets: their checks, and how each is made from the others.
+
+A mask is True where a step is real; a reset is True where a step starts a new sequence. Values
+are checked where they can be read: a traced array has none yet, so there only its shape and its
+dtype are checked.
+"""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxrnn.engine.masking import as_mask, concrete
+
+
+def mask_from_lengths(seq_lengths: Any, num_steps: int) -> jax.Array:
+    """The mask of right-padded sequences.
+
+        mₜ = t < length
+
+    Args:
+        seq_lengths: ints `[...]`, each in 0 ... `num_steps`; traced ones cannot be checked.
+        num_steps: T.
+
+    Returns:
+        bool `[..., T]`.
+
+    Raises:
+        TypeError: The lengths or `num_steps` are not ints.
+        ValueError: A concrete length is below 0 or above `num_steps`, or `num_steps` is below 0.
+
+    Example:
+        >>> mask_from_lengths([2, 0], 3)
+        Array([[ True,  True, False],
+               [False, False, False]], dtype=bool)
+    """
+    lengths = _as_ints(seq_lengths, "seq_lengths")
+    num_steps = _as_int(num_steps, "num_steps")
+    if num_steps < 0:
+        raise ValueError(f"num_steps must be at least 0, got {num_steps}.")
+    values = concrete(seq_lengths)
+    if values is not None and values.size:
+        shortest, longest = int(values.min()), int(values.max())
+        if shortest < 0 or longest > num_steps:
+            raise ValueError(
+                f"seq_lengths must lie in 0 ... num_steps = {num_steps}, "
+                f"got {shortest} ... {longest}."
+            )
+    return jnp.arange(num_steps) < lengths[..., None]
+
+
+def lengths_from_mask(mask: Any) -> jax.Array:
+    """The lengths of right-padded sequences.
+
+    Args:
+        mask: `[..., T]`, right-padded: no real step behind a masked one. A traced mask cannot be
+            checked; its real steps are counted.
+
+    Returns:
+        int32 `[...]`.
+
+    Raises:
+        TypeError: The mask is no array of bools, ints or floats.
+        ValueError: It has no time axis, or is concrete and not right-padded.
+
+    Example:
+        >>> lengths_from_mask([[1, 1, 0], [0, 0, 0]])
+        Array([2, 0], dtype=int32)
+    """
+    flags = _as_flags(mask, "mask")
+    values = concrete(mask)
+    if values is not None and (values[..., 1:] > values[..., :-1]).any():
+        raise ValueError(
+            "mask must be right-padded to have lengths, got a real step behind a masked one. "
+            "unroll and the pooling functions take the mask itself; mask.sum(-1) counts its "
+            "real steps."
+        )
+    return flags.sum(-1, dtype=jnp.int32)
+
+
+def reset_from_segments(segment_ids: Any) -> jax.Array:
+    """The resets of rows that hold several sequences, from the sequence each step belongs to.
+
+        r₀ = True,  rₜ = idₜ ≠ idₜ₋₁
+
+    Padding that has an id of its own, -1 say, starts a segment too: behind the last real step
+    that resets the carry, so ask for a final carry with the padding's id set to the one before
+    it, or take `pack`'s own `reset`, which marks starts of sequences only.
+
+    Args:
+        segment_ids: ints `[..., T]`.
+
+    Returns:
+        bool `[..., T]`.
+
+    Raises:
+        TypeError: The ids are not ints.
+        ValueError: They have no time axis.
+
+    Example:
+        >>> reset_from_segments([4, 4, 2, 4])
+        Array([ True, False,  True,  True], dtype=bool)
+    """
+    ids = _with_time(_as_ints(segment_ids, "segment_ids"), "segment_ids")
+    first = jnp.ones(ids[..., :1].shape, bool)
+    return jnp.concatenate([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
+
+
+def reset_from_done(done: Any, last_done: Any = False) -> jax.Array:
+    """The resets of rollouts, from the flags that say where an episode ended.
+
+        r₀ = last_done,  rₜ = doneₜ₋₁
+
+    done[t] says that the episode ends after step t: x_t is its last step and x_{t+1} the first
+    of the next one. What ended before step 0 stands in no flag of this chunk, so a rollout that
+    goes on passes `last_done=done[..., -1]` of the chunk before it, together with the carry.
+
+    Args:
+        done: `[..., T]`, bool or 0 and 1.
+        last_done: `[...]`, the last flag of the chunk before; or one flag for all rows. False:
+            the carry that is passed in belongs to the episode of step 0.
+
+    Returns:
+        bool `[..., T]`.
+
+    Raises:
+        TypeError: A flag is no bool, int or float.
+        ValueError: `done` has no time axis, `last_done` another shape than its rows, or a
+            concrete flag is neither 0 nor 1.
+
+    Example:
+        >>> reset_from_done([0, 1, 0, 1])
+        Array([False, False,  True, False], dtype=bool)
+        >>> reset_from_done([0, 0], last_done=1)
+        Array([ True, False], dtype=bool)
+    """
+    flags = _as_flags(done, "done")
+    rows = flags.shape[:-1]
+    first = as_mask(last_done, rows if np.ndim(last_done) else (), "last_done")
+    first = jnp.broadcast_to(first, rows)[..., None]
+    return jnp.concatenate([first, flags], axis=-1)[..., : flags.shape[-1]]
+
+
+def _as_flags(flags, name):
+    """`as_mask` for flags that set the shape themselves."""
+    return _with_time(as_mask(flags, np.shape(flags), name), name)
+
+
+def _as_int(value, name):
+    if isinstance(value, bool | Tracer) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an int, a shape depends on it, got {value!r}.")
+    return operator.index(value)
+
+
+def _as_ints(values, name):
+    read = concrete(values)
+    # Without x64 an int of 64 bits would lose its upper half on the way to JAX.
+    ints = jnp.asarray(values) if read is None else read
+    if not jnp.issubdtype(ints.dtype, jnp.integer):
+        raise TypeError(f"{name} must be ints, got the dtype {ints.dtype}.")
+    return ints
+
+
+def _with_time(flags, name):
+    if flags.ndim == 0:
+        raise ValueError(f"{name} must have a time axis, got a scalar.")
+    return flags

@@ -1,0 +1,154 @@
+"""The laws about the ways to call: layouts, keys, layers in a stack or without streaming."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxrnn.engine.keys import MissingKey
+from jaxrnn.engine.masking import select
+from jaxrnn.engine.time import flip_reset
+from jaxrnn.engine.unroll import step, unroll
+from jaxrnn.testing._cases import MASK, RESET, Case, Result, Subject, compiled, is_real, whole
+from jaxrnn.testing._compare import LawBroken, assert_same, checks_law, require
+from jaxrnn.testing._rows import ROUNDING, assert_same_result
+from jaxrnn.types import Cell, Layer
+
+AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
+KEYS = "keys: a key fixes the noise, and a missing one is an error"
+OWNED = "owned: the initial carry shares memory with nothing, so that it may be donated"
+UNSETTLED = "unsettled: a layer reads no masked input, be it zero or not"
+NOT_CAUSAL = "not causal: step and a carry raise ValueError"
+
+
+@checks_law(AXES)
+def check_axes(subject: Subject) -> None:
+    """Two, one and no batch axes, time first, arguments given or left out, no steps."""
+    shape, short = (2, 2, 4), 2
+    xs = subject.xs(*shape)
+
+    def run(params, xs, **arguments):
+        rollout = unroll(subject.record, params, xs, **arguments)
+        return rollout.outputs, rollout.carry if subject.causal else None
+
+    def variants(params, xs):
+        initial = subject.initial_carry(shape[:2])
+        flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
+        outputs, carry = run(params, xs)
+        flat = run(params, _map(lambda leaf: leaf.reshape(4, *leaf.shape[2:]), xs))
+        time_first = run(params, _map(lambda leaf: jnp.moveaxis(leaf, 2, 0), xs), time_major=True)
+        ended = run(params, xs, mask=jnp.broadcast_to(jnp.arange(shape[2]) < short, shape))
+        return {
+            "all arguments given": (run(params, xs, carry=initial, **flags), (outputs, carry)),
+            "one batch axis": (
+                _map(lambda leaf: leaf.reshape(*shape[:2], *leaf.shape[1:]), flat),
+                (outputs, carry),
+            ),
+            "no batch axis": (run(params, _last_row(xs)), _last_row((outputs, carry))),
+            "time first": (
+                (_map(lambda leaf: jnp.moveaxis(leaf, 0, 2), time_first[0]), time_first[1]),
+                (outputs, carry),
+            ),
+            "no steps": (run(params, _until(0, xs)), (_until(0, outputs), initial)),
+            "a masked end": ((_until(short, ended[0]), ended[1]), run(params, _until(short, xs))),
+        }
+
+    for name, pair in jax.device_get(jax.jit(variants)(subject.params, xs)).items():
+        for part, got, want in zip(("outputs", "carry"), *pair, strict=True):
+            assert_same(AXES, f"{part} with {name}", got, want, tolerance=ROUNDING)
+
+
+@checks_law(KEYS)
+def check_keys(subject: Subject, case: Case, clean: Result, evaluators: Any, key: Any) -> None:
+    """Noise is the same under every evaluator and turns round with the sequence."""
+    if isinstance(subject.record, Cell) and subject.record.prepare is None:
+        return
+
+    def noisy(key, xs=case.xs, mask=MASK, reset=RESET, **arguments):
+        flags = {"mask": mask, "reset": reset}
+        return unroll(subject.record, subject.params, xs, key=key, **flags, **arguments).outputs
+
+    def variants(key):
+        xs, mask = jax.tree.map(lambda leaf: jnp.flip(leaf, 1), (case.xs, MASK))
+        reset = flip_reset(jnp.asarray(RESET).T).T
+        others = enumerate(evaluators[1:])
+        outputs = {f"evaluators[{i}]": noisy(key, evaluator=e) for i, e in others}
+        turned = noisy(key, xs=xs, mask=mask, reset=reset, reverse=True)
+        return noisy(key), outputs | {"reverse": _map(lambda leaf: jnp.flip(leaf, 1), turned)}
+
+    want, variations = jax.device_get(jax.jit(variants)(key))
+    for name, got in variations.items():
+        assert_same(KEYS, f"outputs with {name}", got, want, tolerance=1e-10, axes=("row", "step"))
+    try:
+        assert_same(KEYS, "", want, clean.outputs, tolerance=1e-10)
+    except LawBroken:
+        _check_missing_key(noisy)
+
+
+@checks_law(OWNED)
+def check_owned(subject: Subject) -> None:
+    """No leaf of the initial carry is another leaf, or a parameter."""
+    params = jax.tree.map(jnp.asarray, subject.params)
+    for batch_shape in ((), (2,)):
+        carry = subject.record.initial_carry(params, batch_shape)
+        seen, owners = {"params": params, "initial_carry": carry}, {}
+        for path, leaf in jax.tree_util.tree_flatten_with_path(seen)[0]:
+            if leaf.size:
+                name = jax.tree_util.keystr(path, simple=True, separator=".")
+                other = owners.setdefault(leaf.unsafe_buffer_pointer(), name)
+                require(other == name, OWNED, f"{name} is {other}: copy one")
+
+
+@checks_law(UNSETTLED)
+def check_unsettled(subject: Subject, case: Case, clean: Result) -> None:
+    """7 in every masked input, where `unroll` has put zero, changes nothing."""
+    layer = subject.record
+    if not isinstance(layer, Layer):
+        return
+
+    def unroll_unsettled(params, carry, xs, mask, reset, key):
+        if mask is not None:
+            sevens = _map(lambda leaf: jnp.full_like(leaf, 7) if is_real(leaf) else leaf, xs)
+            xs = select(mask, xs, sevens)
+        return layer.unroll(params, carry, xs, mask, reset, key)
+
+    record = layer._replace(unroll=unroll_unsettled)
+    run = compiled(whole(subject._replace(record=record)), subject.params)
+    assert_same_result(UNSETTLED, run(case), clean, ROUNDING)
+
+
+@checks_law(NOT_CAUSAL)
+def check_not_causal(subject: Subject, case: Case) -> None:
+    """A layer that sees the future refuses to stream."""
+    x = jax.tree.map(lambda leaf: leaf[:, 0], case.xs)
+    carry = subject.record.initial_carry(subject.params, (len(MASK),))
+    for name, call in (
+        ("step", lambda: step(subject.record, subject.params, carry, x)),
+        ("a carry", lambda: unroll(subject.record, subject.params, case.xs, carry=carry)),
+    ):
+        require(_raises(call), NOT_CAUSAL, f"{name} raised no ValueError")
+
+
+def _check_missing_key(noisy):
+    where = "noise was drawn although the training step got no key: call drawing_key(key, name)"
+    require(_raises(lambda: jax.eval_shape(lambda: noisy(MissingKey("step")))), KEYS, where)
+
+
+def _raises(call):
+    try:
+        call()
+    except ValueError:
+        return True
+    return False
+
+
+def _last_row(tree):
+    return _map(lambda leaf: leaf[-1, -1], tree)
+
+
+def _until(stop, tree):
+    return _map(lambda leaf: leaf[:, :, :stop], tree)
+
+
+def _map(change, tree):
+    return jax.tree.map(change, tree)

@@ -1,0 +1,197 @@
+"""Checks that a cell or a layer keeps the laws."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.precision import cast
+from jaxrnn.testing import _calls as calls
+from jaxrnn.testing import _laws as laws
+from jaxrnn.testing import _rows as rows
+from jaxrnn.testing import _traced as traced
+from jaxrnn.testing._cases import (
+    NUM_VECTORS,
+    Subject,
+    compiled,
+    in_the_middle,
+    is_real,
+    make_case,
+    normal_like,
+    whole,
+)
+from jaxrnn.types import Cell, Evaluator, Layer
+
+MakeXs = Callable[[Any, tuple[int, ...]], Any]
+
+AGREEMENT = 1e-10
+EVALUATORS = "evaluators: they agree in values and gradients"
+
+
+def check_cell(
+    cell: Cell,
+    *,
+    num_inputs: int = 3,
+    params: Any = None,
+    make_xs: MakeXs | None = None,
+    evaluators: Sequence[Evaluator] | None = None,
+    seed: int = 0,
+) -> None:
+    """Checks a cell against the laws that the engine rests on.
+
+    In float64, on rows of seven steps that hold padding in front, between and behind, resets and
+    several sequences in a row, with gradients of params, inputs and carry: types, purity, carries
+    that may be donated, finite derivatives, split, padding, independent rows, shielded NaN, copied
+    carries, resets, both directions, finite differences, step, one compilation per shape, chunks,
+    axes, evaluators and keys.
+
+    Args:
+        cell: The cell.
+        num_inputs: D.
+        params: Where it is checked; `init` when left out, with small random numbers in place of
+            leaves of zeros, so that they take part.
+        make_xs: `(key, leading_shape) -> xs`, leaves `[*leading, ...]`. When left out,
+            normal numbers `[*leading, D]`, or ints below D when x has no feature axis.
+        evaluators: Evaluators that must agree with `sequential()`; None is
+            `(sequential(checkpoint="sqrt"),)`. Give `associative()` for a linear cell.
+        seed: Of params and inputs.
+
+    Raises:
+        LawBroken: An AssertionError that names the law, the leaf, row and step, and the difference.
+        TypeError: `cell` is not a Cell.
+        ValueError: `make_xs` is needed and missing.
+
+    Example:
+        >>> import jax.numpy as jnp, jaxrnn as jr
+        >>> from jaxrnn.testing import check_cell
+        >>> def init(key, num_inputs):
+        ...     return {"rate": jnp.full(num_inputs, 0.5)}
+        >>> def advance(params, carry, z):
+        ...     return params["rate"] * carry + (1 - params["rate"]) * z
+        >>> check_cell(jr.simple_cell(init, advance, num_outputs=3))
+    """
+    if not isinstance(cell, Cell):
+        raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
+    if evaluators is None:
+        evaluators = (sequential(checkpoint="sqrt"),)
+    _check(cell, num_inputs, params, make_xs, (sequential(), *evaluators), seed)
+
+
+def check_layer(
+    layer: Layer,
+    *,
+    num_inputs: int = 3,
+    params: Any = None,
+    make_xs: MakeXs | None = None,
+    seed: int = 0,
+) -> None:
+    """Checks a layer against the laws, as `check_cell` does a cell.
+
+    A layer that is not causal is not streamed; it must raise when asked to. All layers must also
+    give the same when masked inputs are not zero, which they are behind another layer.
+
+    Args:
+        layer: The layer.
+        num_inputs: D, or the size of the vocabulary.
+        params: Where it is checked, as for `check_cell`.
+        make_xs: Where inputs come from, as for `check_cell`.
+        seed: Of params and inputs.
+
+    Raises:
+        LawBroken: An AssertionError that names the law, the leaf, row and step, and the difference.
+        TypeError: `layer` is not a Layer.
+        ValueError: `make_xs` is needed and missing.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> from jaxrnn.testing import check_layer
+        >>> check_layer(jr.recurrent(jr.elman(2)))
+    """
+    if not isinstance(layer, Layer):
+        raise TypeError(f"layer must be a Layer, got {type(layer).__name__}.")
+    _check(layer, num_inputs, params, make_xs, (None,), seed)
+
+
+def _check(record, num_inputs, params, make_xs, evaluators, seed):
+    make_xs = _default_xs(record, num_inputs, seed) if make_xs is None else make_xs
+    with jax.enable_x64(True):
+        key_params, key = jax.random.split(jax.random.key(seed))
+        drawn = record.init(key_params, num_inputs) if params is None else params
+        vectors = make_xs(key, (NUM_VECTORS,))
+        arrays = jax.device_get(cast(jax.tree.map(jnp.asarray, (drawn, vectors)), jnp.float64))
+        at = _without_zeros(arrays[0]) if params is None else arrays[0]
+        _check_subject(Subject(record, at, arrays[1]), num_inputs, evaluators, key)
+
+
+def _check_subject(subject, num_inputs, evaluators, key):
+    traced.check_types(subject, num_inputs)
+    traced.check_pure(subject)
+    calls.check_owned(subject)
+    start, other_xs = make_case(subject)
+    run = compiled(whole(subject, evaluators[0]), subject.params)
+    case = in_the_middle(run, start, reverse=False)
+    clean = rows.check_finite(run, case)
+    laws.check_split(subject, case, key)
+    rows.check_padding(run, case, other_xs, clean)
+    rows.check_rows_apart(run, case, other_xs, clean, subject.causal)
+    if subject.causal:
+        laws.check_step(subject, start, run(start))
+    _check_flags(subject, run, case, clean, reverse=False)
+    laws.check_gradient(run, case, clean, subject.params)
+    calls.check_unsettled(subject, case, clean)
+    if subject.causal:
+        laws.check_chunks(subject, case, clean)
+    else:
+        calls.check_not_causal(subject, start)
+    calls.check_axes(subject)
+    _check_reverse(subject, start, other_xs)
+    for number, evaluator in enumerate(evaluators[1:]):
+        _check_evaluator(subject, evaluator, f"evaluators[{number}]", case, other_xs, clean)
+    calls.check_keys(subject, start, run(start), evaluators, key)
+
+
+def _check_flags(subject, run, case, clean, reverse):
+    rows.check_copy(run, case, clean, exact=isinstance(subject.record, Cell))
+    rows.check_reset(run, case, clean, subject, reverse)
+    rows.check_shield(run, case, clean)
+
+
+def _check_reverse(subject, start, other_xs):
+    run = compiled(whole(subject, reverse=True), subject.params)
+    case = in_the_middle(run, start, reverse=True)
+    clean = run(case)
+    rows.check_padding(run, case, other_xs, clean)
+    _check_flags(subject, run, case, clean, reverse=True)
+
+
+def _check_evaluator(subject, evaluator, name, case, other_xs, clean):
+    run = compiled(whole(subject, evaluator), subject.params)
+    got = run(case)
+    rows.assert_same_result(f"{EVALUATORS} ({name})", got, clean, AGREEMENT)
+    rows.check_padding(run, case, other_xs, got)
+    rows.check_shield(run, case, got, AGREEMENT)
+
+
+def _default_xs(record, num_inputs, seed):
+    if record.num_feature_axes not in (0, 1):
+        raise ValueError(
+            "make_xs must be given when x is not one vector, "
+            f"num_feature_axes is {record.num_feature_axes}."
+        )
+
+    def make_xs(key, shape):
+        if record.num_feature_axes == 0:
+            return jax.random.randint(key, shape, 0, num_inputs)
+        return np.random.default_rng(seed).standard_normal((*shape, num_inputs))
+
+    return make_xs
+
+
+def _without_zeros(params):
+    noise = normal_like(0, params)
+    return jax.tree.map(
+        lambda leaf, new: 0.1 * new if is_real(leaf) and not leaf.any() else leaf, params, noise
+    )

@@ -1,0 +1,160 @@
+"""The laws about derivatives and streaming."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
+
+from jaxrnn.engine import precision
+from jaxrnn.engine.unroll import step, unroll
+from jaxrnn.testing._cases import (
+    MASK,
+    NUM_STEPS,
+    RESET,
+    Case,
+    Result,
+    Subject,
+    compiled,
+    is_real,
+    normal_like,
+)
+from jaxrnn.testing._compare import assert_same, checks_law, require
+from jaxrnn.testing._rows import ROUNDING, Run, assert_same_result
+from jaxrnn.types import Cell
+
+GRADIENT = "gradient: it agrees with finite differences"
+SPLIT = "split: update(carry, mix(params, carry, z)) is advance(params, carry, z)"
+STEP = "step: a loop of step gives what unroll gives"
+TRACES = "traces: one compilation per shape"
+CHUNKS = "chunks: cutting a sequence and passing the carry on changes nothing"
+
+CUTS = (0, 1, 4, NUM_STEPS)
+
+
+class At(NamedTuple):
+    """Where a gradient is taken."""
+
+    params: Any
+    carry: Any
+    xs: Any
+
+
+@checks_law(GRADIENT)
+def check_gradient(run: Run, case: Case, clean: Result, params: Any) -> None:
+    """Differences along a random direction in every leaf of params, carry and xs."""
+    at = At(params, case.carry, case.xs)
+    leaves, structure = jax.tree.flatten(at)
+    directions = jax.tree.leaves(normal_like(3, at))
+    gradients = At(clean.params_gradient, clean.carry_gradient, clean.xs_gradient)
+
+    def loss_along(place, size):
+        moved = list(leaves)
+        moved[place] = leaves[place] + size * directions[place]
+        moved_params, carry, xs = structure.unflatten(moved)
+        return run(case._replace(carry=carry, xs=xs), moved_params).loss
+
+    for place, (path, gradient) in enumerate(tree_flatten_with_path(gradients)[0]):
+        if is_real(leaves[place]):
+            size = 1e-5
+            losses = [loss_along(place, step * size) for step in (-2, -1, 1, 2)]
+            want = np.dot((1, -8, 8, -1), losses) / (12 * size)
+            got = np.sum(np.real(gradient * directions[place]))
+            allowed = 1e-6 * max(1, np.linalg.norm(gradient))
+            where = f"{keystr(path)[1:]}: slope {got}, finite differences {want} ± {allowed:.1e}"
+            require(abs(got - want) <= allowed, GRADIENT, where)
+
+
+@checks_law(SPLIT)
+def check_split(subject: Subject, case: Case, key: Any) -> None:
+    """Values and derivatives of one step in its two forms, with noise and without."""
+    cell = subject.record
+    if not isinstance(cell, Cell) or cell.split is None:
+        return
+    split = cell.split
+
+    def compare(params, carry, key):
+        xs = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), case.xs)
+        xs = xs if cell.prepare is None else cell.prepare(params, key, xs, None)
+        x = jax.tree.map(lambda leaf: leaf[0], xs)
+
+        def advance(params, carry, x):
+            return cell.advance(params, carry, precision.project(cell, params, x))
+
+        def mix_and_update(params, carry, x):
+            return split.update(carry, split.mix(params, carry, precision.project(cell, params, x)))
+
+        def with_gradient(form):
+            def loss(params, carry, x):
+                new = form(params, carry, x)
+                sines = [jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(new) if is_real(leaf)]
+                return jnp.real(sum(sines)), new
+
+            return jax.value_and_grad(loss, (0, 1), has_aux=True, allow_int=True)(params, carry, x)
+
+        return with_gradient(mix_and_update), with_gradient(advance)
+
+    for noise in (None, key) if cell.prepare else (None,):
+        got, want = jax.device_get(jax.jit(compare)(subject.params, case.carry, noise))
+        assert_same(SPLIT, "the new carry", got[0][1], want[0][1], tolerance=ROUNDING)
+        assert_same(SPLIT, "the gradient", got[1], want[1], tolerance=ROUNDING)
+
+
+@checks_law(STEP)
+def check_step(subject: Subject, case: Case, want: Result) -> None:
+    """A loop of `step` outside `jit`: the values of `unroll`, and traces only at the first step."""
+    traces, num_traces = [], []
+    record = _counted(subject.record, traces)
+    carry, outputs = case.carry, []
+    for t in range(NUM_STEPS):
+        x, mask, reset = _span((case.xs, MASK, RESET), t)
+        carry, y = step(record, subject.params, carry, x, mask=mask, reset=reset)
+        outputs.append(y)
+        num_traces.append(len(traces))
+        where = f"step {t} compiled again: its carry has other types than the one before"
+        require(num_traces[t] == num_traces[0], TRACES, where)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *jax.device_get(outputs))
+    axes = ("row", "step")
+    assert_same(STEP, "outputs", stacked, want.outputs, tolerance=ROUNDING, axes=axes)
+    got = jax.device_get(carry)
+    assert_same(STEP, "the last carry", got, want.carry, tolerance=ROUNDING, axes=axes[:1])
+
+
+@checks_law(CHUNKS)
+def check_chunks(subject: Subject, case: Case, want: Result) -> None:
+    """Chunks of 1, 3 and 3 steps: outputs, the last carry and all gradients."""
+    got = compiled(_in_chunks(subject), subject.params)(case)
+    assert_same_result(CHUNKS, got, want, ROUNDING)
+
+
+def _in_chunks(subject: Subject) -> Callable[..., Any]:
+    """`(params, carry, xs, mask, reset) -> (outputs, carry)` by one `unroll` for each chunk."""
+
+    def roll(params, carry, xs, mask, reset):
+        parts = []
+        for start, stop in zip(CUTS, CUTS[1:], strict=False):
+            x, x_mask, x_reset = _span((xs, mask, reset), np.s_[start:stop])
+            flags = {"mask": x_mask, "reset": x_reset}
+            rollout = unroll(subject.record, params, x, carry=carry, **flags)
+            carry = rollout.carry
+            parts.append(rollout.outputs)
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), *parts), carry
+
+    return roll
+
+
+def _span(tree, steps):
+    return jax.tree.map(lambda leaf: leaf[:, steps], tree)
+
+
+def _counted(record, traces):
+    """The record with a list that grows whenever its step is traced."""
+    field = "advance" if isinstance(record, Cell) else "unroll"
+
+    def counted(*args):
+        traces.append(field)
+        return getattr(record, field)(*args)
+
+    return record._replace(**{field: counted})
