@@ -82,7 +82,7 @@ def _score_piece(model, params, carry, chunks):
         rollout = jr.unroll(
             layer, params, chunk.xs, carry=carry, mask=chunk.mask, reset=chunk.reset
         )
-        bits = BITS * jr.categorical_loss(rollout.outputs, chunk.ys, chunk.mask)
+        bits = BITS * jr.cross_entropy(rollout.outputs, chunk.ys, chunk.mask)
         right = (rollout.outputs.argmax(-1) == chunk.ys) & chunk.mask
         return rollout.carry, Scores(bits, right)
 

@@ -51,7 +51,7 @@ def count(sized: Sized, num_blocks: int) -> Counted:
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
 
     def multiply_adds(steps):
-        return jr.cost(*shapes(steps)).multiply_adds / steps
+        return jr.count_cost(*shapes(steps)).multiply_adds / steps
 
     return Counted(
         sized.name,

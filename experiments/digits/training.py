@@ -152,7 +152,7 @@ def compile_epoch(
     def loss_fn(params, batch, key):
         del key
         xs, labels = batch
-        return jr.mean_over_steps(jr.categorical_loss(logits(params, xs), labels)), {}
+        return jr.mean_over_steps(jr.cross_entropy(logits(params, xs), labels)), {}
 
     epoch_step = jax.vmap(jr.make_epoch_step(loss_fn, optimizer))
     start = time.perf_counter()

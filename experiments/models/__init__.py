@@ -75,7 +75,7 @@ COMPOSED = {
     "layer_norm": NONE,
     "dropout": NONE,
     "cross_attention": "the source: S (M + A) numbers and S flags",
-    "attending": "that of the cell, and the source: S (M + A) numbers and S flags",
+    "attention_cell": "that of the cell, and the source: S (M + A) numbers and S flags",
     "recurrent": "that of the cell",
     "simple_cell": "H numbers, or what it is given",
     "learned_initial_carry": "that of the cell",

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
 
 import jaxrnn as jr
 from experiments.frame.errors import ExperimentError
@@ -17,7 +16,7 @@ from experiments.frame.legacy import Page, Picture
 from experiments.frame.progress import progress_bar
 from experiments.frame.tables import Table, markdown, show
 from experiments.frame.timing import interleaved_seconds
-from jaxrnn.diagnostics.lyapunov import lyapunov_exponents
+from jaxrnn.diagnostics import lyapunov_exponents
 
 JACOBIANS = ("full", "diagonal")
 TRANSIENT = 100

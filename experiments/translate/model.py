@@ -21,7 +21,7 @@ LABELS: Mapping[str, str] = {
 _SOURCE_FEATURES, _TARGET_FEATURES = 32, 16
 
 
-def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.EncoderDecoder:
+def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.seq2seq.EncoderDecoder:
     """A GRU that reads letters and a GRU that writes digits.
 
     Args:

@@ -70,7 +70,7 @@ def make_loss(kind: str, width: int) -> Callable[..., Any]:
         rollout = make_model(kind, width, batch["kept"]).teacher_forced(
             params, sources, targets[:, :-1], source_mask=sources != PAD, mask=mask
         )
-        losses = jr.categorical_loss(rollout.outputs, following, mask)
+        losses = jr.cross_entropy(rollout.outputs, following, mask)
         right = rollout.outputs.argmax(-1) == following
         return jr.mean_over_steps(losses, mask), {"right": jr.mean_over_steps(right, mask)}
 

@@ -35,7 +35,7 @@ def loss_and_predictions(
     if masked:
         mask = jr.mask_from_lengths(recordings.seq_lengths, recordings.xs.shape[1])
     logits = classifier.logits(params, recordings.xs, mask)
-    loss = jr.mean_over_steps(jr.categorical_loss(logits, recordings.labels))
+    loss = jr.mean_over_steps(jr.cross_entropy(logits, recordings.labels))
     return loss, logits.argmax(axis=-1)
 
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
+from experiments import memorisation
 from experiments.characters import Config as Training
 from experiments.characters.model import Sized, sized
 from experiments.characters.saved import save
 from experiments.characters.text import stream_of
 from experiments.characters.training import Trained
 from experiments.data.topics import load_topics, make_corpus
-from experiments.frame import cli, memorisation
+from experiments.frame import cli
 from experiments.frame.fitting import Fitted
 from experiments.frame.run_folder import RunFolder
 from experiments.memorisation.config import MIXERS, Config

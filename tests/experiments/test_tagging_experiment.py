@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.frame import cli, tagging
+from experiments import tagging
+from experiments.frame import cli
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted
 from experiments.frame.legacy import html_page
