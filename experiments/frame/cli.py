@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments import EXPERIMENTS, GROUPS
 from experiments.frame.errors import ExperimentError
@@ -17,6 +17,14 @@ from experiments.frame.errors import ExperimentError
 EXTRAS = ("aeon", "matplotlib", "num2words", "orbax", "rich", "sklearn", "tyro", "vega_datasets")
 
 FAILED, INTERRUPTED = 2, 130
+
+
+class Experiment(NamedTuple):
+    """`Config` of its `config.py`, `measure` of its `measure.py`, `report` of its `report.py`."""
+
+    Config: Any
+    measure: Any
+    report: Any
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,7 +61,14 @@ def _load(name: str) -> Any:
         raise ExperimentError(
             f"{' and '.join(missing)} not installed: pip install '.[experiments]'"
         )
-    return importlib.import_module(f"experiments.{name}")
+    package = importlib.import_module(f"experiments.{name}")
+    if hasattr(package, "Config"):
+        return package  # of the old shape
+    config, measure, report = (
+        importlib.import_module(f"experiments.{name}.{part}")
+        for part in ("config", "measure", "report")
+    )
+    return Experiment(config.Config, measure.measure, report.report)
 
 
 def _parse(config_class: Any, options: Sequence[str], prog: str) -> Any:

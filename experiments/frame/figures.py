@@ -1,7 +1,7 @@
 """How figures look: a palette that colour-blind readers can tell apart, and quiet grids."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,28 +50,44 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def labels_once(axes: Iterable[Any], **further: Any) -> tuple[list[Any], list[str]]:
-    """Handles and labels for a legend: each label once, from all panels, and `further` handles."""
+def labels_once(axes: Iterable[Any]) -> tuple[list[Any], list[str]]:
+    """Handles and labels for a legend of several panels, each label once."""
     handles: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    handles |= {label.replace("_", " "): handle for label, handle in further.items()}
     return list(handles.values()), list(handles)
 
 
-def draw_seeds(axes: Any, values: Any, color: Any, label: str, *, failed: Any = (), **look) -> None:
-    """Thin lines for seeds `[S, N]`, a cross where one failed, and the mean of the others."""
-    values = np.asarray(values)
-    failed = np.asarray(failed) if len(failed) else np.zeros(len(values), bool)
-    xs = look.pop("xs", np.arange(1, values.shape[1] + 1))
+def share_y_limits(axes: Iterable[Any]) -> None:
+    """Gives all panels the same limits, so that they can be compared by eye."""
+    axes = list(axes)
+    limits = [axis.get_ylim() for axis in axes]
+    for axis in axes:
+        axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+
+
+def draw_seeds(
+    axes: Any,
+    values: np.ndarray,
+    failed: np.ndarray | None,
+    color: str,
+    label: str | None,
+    *,
+    xs: Any = None,
+    line: str = "-",
+    middle: Callable[..., Any] = np.mean,
+) -> None:
+    """Thin lines for seeds `[S, N]`, a cross where one failed, and the middle of the others."""
+    failed = np.zeros(len(values), bool) if failed is None else failed
+    xs = np.arange(1, values.shape[1] + 1) if xs is None else xs
     axes.plot(xs, values.T, color=color, linewidth=0.6, alpha=0.4)
     for seed in values[failed]:
         finite = np.flatnonzero(np.isfinite(seed))
         last = finite[-1] if len(finite) else 0
         axes.plot(xs[last], seed[last], "x", color=color)
     if not failed.all():
-        axes.plot(xs, values[~failed].mean(axis=0), color=color, label=label, **look)
+        axes.plot(xs, middle(values[~failed], axis=0), line, color=color, label=label)
 
 
 @contextlib.contextmanager

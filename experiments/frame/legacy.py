@@ -11,8 +11,13 @@ from experiments.frame.tables import Table
 class Picture(NamedTuple):
     """A PNG file of the run folder, and what it shows."""
 
-    file: str
+    name: str
     caption: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.name
 
 
 class Page(NamedTuple):

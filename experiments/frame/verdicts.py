@@ -61,9 +61,11 @@ def what_held(verdicts: Sequence[Verdict]) -> str:
 
 
 def what_failed(verdicts: Sequence[Verdict]) -> list[str]:
-    """A sentence for each expectation that did not hold; what was not run is not among them."""
+    """A sentence for each expectation that did not hold or was not run."""
     return [
-        f"{one.point}: expected, {one.criterion}; measured, {one.measured}."
+        f"{one.point}: not run."
+        if one.passed is None
+        else f"{one.point}: expected, {one.criterion}; measured, {one.measured}."
         for one in verdicts
-        if one.passed is False
+        if not one.passed
     ]

@@ -44,7 +44,9 @@ def fake(monkeypatch, tmp_path):
     module = SimpleNamespace(Config=Config, measure=measure, report=report)
     monkeypatch.setitem(cli.GROUPS, "Fakes", {"fake": "Fake."})
     monkeypatch.setitem(cli.EXPERIMENTS, "fake", "Fake.")
-    monkeypatch.setitem(sys.modules, "experiments.fake", module)
+    monkeypatch.setitem(sys.modules, "experiments.fake", SimpleNamespace())
+    for part in ("config", "measure", "report"):
+        monkeypatch.setitem(sys.modules, f"experiments.fake.{part}", module)
     monkeypatch.chdir(tmp_path)
     return module
 
@@ -72,7 +74,7 @@ def test_without_a_name_it_lists_the_experiments(capsys):
 def test_help_explains_every_option(name, capsys):
     assert cli.main([name, "--help"]) == 0
     out = capsys.readouterr().out
-    config = importlib.import_module(f"experiments.{name}").Config
+    config = cli._load(name).Config
     for field in dataclasses.fields(config):
         assert f"--{field.name.replace('_', '-')}" in out
 
