@@ -1,7 +1,6 @@
-"""Trains all seeds of one setting at once: 25 updates are one call, the seeds are a `vmap`."""
+"""Trains all seeds of one setting side by side, on the industries or on one short sequence."""
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,11 +11,12 @@ import optax
 
 import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import failed_rows
-from experiments.minimal.config import Config
+from experiments.frame.fitting import Fitted, Fitter
+from experiments.minimal.config import UPDATES_PER_EPOCH, Config
 from jaxrnn.training import LossFn
 
-UPDATES_PER_CALL = 25
+OVERFIT_STEPS, OVERFIT_WIDTH = 25, 32
+PROVOKED_FACTOR = 1e30  # initial parameters whose squares no float32 holds
 SCALE_NOISE = 0.5  # deviation of the log of the factor by which a series is multiplied
 
 
@@ -26,7 +26,7 @@ class Setting(NamedTuple):
     Attributes:
         width: Units of the GRU.
         truncation: Steps a gradient goes back through.
-        stateless: Whether the carry is reset in front of every step.
+        stateless: Whether the carry is reset before every step.
     """
 
     width: int
@@ -47,21 +47,24 @@ class Trained(NamedTuple):
         purpose: "choice", "test" or "overfit".
         setting: What was trained.
         evaluator: What ran the recurrence.
-        num_params: Parameters of one seed.
-        params: A tree with a leading axis of seeds.
-        history: Name to `[S, U]`, one number a seed and update.
-        failed: bool `[S]`, something was not finite.
-        seconds: Wall time of what was run now.
+        fitted: Parameters and history.
     """
 
     purpose: str
     setting: Setting
     evaluator: str
-    num_params: int
-    params: Any
-    history: dict[str, np.ndarray]
-    failed: np.ndarray
-    seconds: float
+    fitted: Fitted
+
+    @property
+    def name(self) -> str:
+        """What the training is called in tables and files."""
+        return f"{self.purpose}: {self.setting.name}"
+
+    @property
+    def provoked(self) -> np.ndarray:
+        """bool `[S]`, whether the seed is bound to fail."""
+        seeds = np.arange(len(self.fitted.failed))
+        return (seeds == seeds[-1]) & (self.purpose == "overfit")
 
 
 def make_model(width: int) -> jr.Layer:
@@ -119,14 +122,14 @@ def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
 
     def of_one_seed(seed):
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), epoch)
-        keys = jax.random.split(key, UPDATES_PER_CALL)
+        keys = jax.random.split(key, UPDATES_PER_EPOCH)
         return jax.vmap(lambda key: augmented(key, series, noise))(keys)
 
     return jax.vmap(of_one_seed)(seeds)
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW behind a clip of the global norm."""
+    """AdamW after a clip of the global norm."""
     return optax.chain(
         optax.clip_by_global_norm(config.gradient_clip),
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
@@ -149,61 +152,57 @@ def train(
 ) -> Trained:
     """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update."""
     data = jnp.asarray(series[..., None], jnp.float32)
-    seeds = config.first_seed + np.arange(config.seeds)
-    return run_updates(
-        (purpose, setting, config.updates),
-        initial_params(setting, seeds),
-        make_optimizer(config),
-        make_loss(setting),
-        lambda epoch: batches(seeds, epoch, data, config.input_noise),
-        checkpoints,
-        epoch_done,
-    )
-
-
-def run_updates(
-    what: tuple[str, Setting, int],
-    params: Any,
-    optimizer: optax.GradientTransformation,
-    loss_fn: LossFn,
-    epoch_batches: Callable[[int], Any],
-    checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
-) -> Trained:
-    """So many updates of params `[S, ...]` on batches `[S, 25, ...]`."""
-    start = time.perf_counter()
-    purpose, setting, updates = what
-    run_epoch = jax.jit(jax.vmap(jr.make_epoch_step(loss_fn, optimizer)), donate_argnums=0)
-
-    def one_epoch(state, epoch):
-        state, metrics = run_epoch(state, epoch_batches(epoch))
-        return state, {name: value.T for name, value in metrics.items()}
-
-    state = jax.vmap(lambda params: jr.TrainState.create(params, optimizer))(params)
-    state, epochs = checkpoints.run(
+    seeds = np.array(config.all_seeds)
+    fitted = Fitter(make_loss(setting), make_optimizer(config)).fit_seeds(
         f"{purpose} {setting.name}",
-        state,
-        updates // UPDATES_PER_CALL,
-        one_epoch,
+        initial_params(setting, seeds),
+        lambda epoch: batches(seeds, epoch, data, config.input_noise),
+        config.updates // UPDATES_PER_EPOCH,
+        checkpoints,
         every=4,
         epoch_done=epoch_done,
     )
-    history = {name: value.reshape(-1, value.shape[-1]).T for name, value in epochs.items()}
-    leaves = jax.tree.leaves(state.params)
-    return Trained(
-        purpose,
-        setting,
-        evaluator_name(setting, jax.tree.map(lambda leaf: leaf[0], state.params)),
-        sum(leaf[0].size for leaf in leaves),
-        jax.device_get(state.params),
-        history,
-        failed_rows(history, state.params),
-        time.perf_counter() - start,
+    return Trained(purpose, setting, evaluator_name(setting), fitted)
+
+
+def overfit(
+    config: Config, series: np.ndarray, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
+) -> Trained:
+    """Trains on the start of one series `[T]`; the seed after the last one is bound to fail.
+
+    The loss is the share of the variance of the targets that is left unexplained.
+    """
+    short = jnp.asarray(series[None, :OVERFIT_STEPS, None], jnp.float32)
+    setting = Setting(OVERFIT_WIDTH, OVERFIT_STEPS)
+
+    def loss_fn(params, series, key):
+        del key
+        errors = outputs(setting, params, series[:, :-1]) - series[:, 1:]
+        return (errors**2).mean() / series[:, 1:].var(), {}
+
+    seeds = config.first_seed + np.arange(config.seeds + 1)
+    factors = jnp.where(np.arange(len(seeds)) == config.seeds, PROVOKED_FACTOR, 1.0)
+    params = jax.vmap(lambda factor, params: jax.tree.map(lambda leaf: factor * leaf, params))(
+        factors, initial_params(setting, seeds)
     )
+    rate = optax.cosine_decay_schedule(1e-2, config.overfit_updates)
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+    repeated = jnp.broadcast_to(short, (len(seeds), UPDATES_PER_EPOCH, *short.shape))
+    fitted = Fitter(loss_fn, optimizer).fit_seeds(
+        f"overfit {setting.name}",
+        params,
+        lambda epoch: repeated,
+        config.overfit_updates // UPDATES_PER_EPOCH,
+        checkpoints,
+        every=4,
+        epoch_done=epoch_done,
+    )
+    return Trained("overfit", setting, evaluator_name(setting), fitted)
 
 
-def evaluator_name(setting: Setting, params: Any) -> str:
+def evaluator_name(setting: Setting) -> str:
     """What ran the recurrence, as `unroll` says itself."""
+    model = make_model(setting.width)
+    params = model.init(jax.random.key(0), 1)
     xs = jnp.zeros((1, setting.truncation, 1))
-    rollout = jax.eval_shape(functools.partial(jr.unroll, make_model(setting.width)), params, xs)
-    return rollout.info[0].evaluator
+    return jax.eval_shape(functools.partial(jr.unroll, model), params, xs).info[0].evaluator

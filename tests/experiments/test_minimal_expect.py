@@ -1,24 +1,28 @@
-"""Each of the six lines passes what is right and fails what is sabotaged."""
+"""Each of the six checks passes what is right and fails what is sabotaged."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.minimal import verdicts
-from experiments.minimal.comparison import Entry
+from experiments.frame.fitting import Fitted
+from experiments.minimal import expect
 from experiments.minimal.config import Config
-from experiments.minimal.forecasts import make_forecasts
+from experiments.minimal.forecasts import Entry, make_forecasts
 from experiments.minimal.probes import Difference, PaddingProbe, probe_boundaries, probe_padding
-from experiments.minimal.training import Setting, Trained, initial_params, outputs
+from experiments.minimal.train import Setting, Trained, initial_params, outputs
 
 SERIES = np.random.default_rng(3).normal(size=(3, 24))
 
 
+def passes(judge, *parts):
+    return bool(judge(*parts)[1])
+
+
 def trained(loss):
-    history = {"loss": np.asarray(loss)}
-    failed = np.zeros(len(loss), bool)
-    return Trained("overfit", Setting(4, 25), "sequential", 1, None, history, failed, 0.0)
+    history = {"loss": np.asarray(loss)[:, None]}
+    fitted = Fitted(None, history, 1, np.zeros(len(loss), bool), 0.0)
+    return Trained("overfit", Setting(4, 25), "sequential", fitted)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +30,7 @@ def trained(loss):
     [([1e-4, 1e-3, np.nan], True), ([1e-4, 2e-3, 0], False), ([1e-4, np.nan, 0], False)],
 )
 def test_1_fails_when_any_seed_leaves_something(last, passed):
-    verdict = verdicts.overfit_verdict(trained([[1.0, value] for value in last]))
-    assert verdict.passed is passed
+    assert passes(expect.overfit, trained([[1.0, value] for value in last])) is passed
 
 
 def smoothed(xs, mask, reset, carry):
@@ -52,16 +55,15 @@ def padding_run(sees_mask=True, reads=True):
 
 
 def test_2_passes_a_mask_and_fails_what_reads_the_padding():
-    right = verdicts.padding_verdict(probe_padding(padding_run(), SERIES, 0))
-    assert right.passed and right.measured.startswith("0 of")
-    wrong = verdicts.padding_verdict(probe_padding(padding_run(sees_mask=False), SERIES, 0))
-    assert wrong.passed is False
+    measured, right = expect.padding(probe_padding(padding_run(), SERIES, 0))
+    assert right and measured.startswith("0 of")
+    assert not passes(expect.padding, probe_padding(padding_run(sees_mask=False), SERIES, 0))
 
 
 def test_2_fails_when_padding_leaves_no_trace_without_a_mask():
     blind = probe_padding(padding_run(reads=False), SERIES, 0)
-    assert blind.masked == 0 and verdicts.padding_verdict(blind).passed is False
-    assert verdicts.padding_verdict(PaddingProbe(0, 5, 100)).passed
+    assert blind.masked == 0 and not passes(expect.padding, blind)
+    assert passes(expect.padding, PaddingProbe(0, 5, 100))
 
 
 def boundary_run(sees_reset=True, sees_carry=True, forgets=False):
@@ -86,16 +88,15 @@ def boundary_run(sees_reset=True, sees_carry=True, forgets=False):
 )
 def test_3_passes_resets_and_fails_a_model_that_mixes_or_forgets(sabotage, passed):
     differences = probe_boundaries(boundary_run(**sabotage), SERIES, (5, 4, 7))
-    assert verdicts.boundaries_verdict(differences).passed is passed
+    assert passes(expect.boundaries, differences) is passed
 
 
 def test_3_fails_when_nothing_is_wrong_on_purpose_or_something_is_nan():
     right, wrong = Difference("right", False, 0.0), Difference("wrong", True, 0.5)
-    assert verdicts.boundaries_verdict([right, wrong]).passed
+    assert passes(expect.boundaries, [right, wrong])
     for value in (np.nan, 1e-4):
-        missed = verdicts.boundaries_verdict([right, wrong, wrong._replace(value=value)])
-        assert missed.passed is False
-    assert verdicts.boundaries_verdict([right._replace(value=np.nan), wrong]).passed is False
+        assert not passes(expect.boundaries, [right, wrong, wrong._replace(value=value)])
+    assert not passes(expect.boundaries, [right._replace(value=np.nan), wrong])
 
 
 ORIGINS = np.array([10, 14, 18])
@@ -126,16 +127,16 @@ def test_4_fails_a_free_run_that_reads_the_truth_or_another_month(sabotage, pass
         return free(known, origins, **sabotage)
 
     made = make_forecasts(one_step, run, SERIES, ORIGINS)
-    assert verdicts.generation_verdict(made, SERIES).passed is passed
+    assert passes(expect.generation, made, SERIES) is passed
 
 
 def test_4_fails_when_teacher_forcing_is_blind_or_a_score_is_not_finite():
     made = make_forecasts(one_step, free, SERIES, ORIGINS)
-    assert verdicts.generation_verdict(made, SERIES).passed
-    assert verdicts.generation_verdict(made._replace(forced_sees=False), SERIES).passed is False
+    assert passes(expect.generation, made, SERIES)
+    assert not passes(expect.generation, made._replace(forced_sees=False), SERIES)
     endless = made.free.copy()
     endless[0, 0, 0, 3] = np.inf
-    assert verdicts.generation_verdict(made._replace(free=endless), SERIES).passed is False
+    assert not passes(expect.generation, made._replace(free=endless), SERIES)
 
 
 def entries(gru, stateless, *baselines):
@@ -156,7 +157,7 @@ def entries(gru, stateless, *baselines):
     ],
 )
 def test_5_fails_for_a_leak_for_no_use_of_memory_and_for_a_better_baseline(made, leaks, passed):
-    assert verdicts.baselines_verdict(made, leaks).passed is passed
+    assert passes(expect.baselines, made, leaks) is passed
 
 
 CONFIG = Config(seeds=2, updates=25, overfit_updates=25)
@@ -174,7 +175,7 @@ def record():
                 | {"status": "failed" if provoked else "ok", "width": 4, "truncation": 6}
                 | {"num_params": 9}
             )
-            norms = dict.fromkeys(verdicts.NORMS, np.nan if provoked else 1.0)
+            norms = dict.fromkeys(expect.NORMS, np.nan if provoked else 1.0)
             update_rows += [names | {"update": update} | norms for update in range(25)]
     return seed_rows, update_rows
 
@@ -225,8 +226,7 @@ UNMARKED = [the_provoked_seed_unmarked, nothing_provoked, two_failed]
 def test_6_fails_for_gaps_and_for_failed_seeds_that_are_not_marked_or_too_many(change):
     rows = record()
     change(*rows)
-    verdict = verdicts.record_verdict(CONFIG, *rows)
-    assert verdict.passed is (change in (complete, one_failed))
+    assert passes(expect.record, CONFIG, *rows) is (change in (complete, one_failed))
 
 
 def test_a_truncation_cuts_the_gradient_and_no_value():

@@ -1,16 +1,18 @@
-"""The six lines: a criterion that stands here before the run, what was measured, pass or fail."""
+"""The six checks: a criterion that is here before the run, and how each is judged."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from experiments.frame.stats import LEVEL
 from experiments.frame.verdicts import Expectation, Verdict
-from experiments.minimal.comparison import LEVEL, Entry, change_errors, difference
 from experiments.minimal.config import Config
-from experiments.minimal.forecasts import Forecasts
+from experiments.minimal.forecasts import Entry, Forecasts, change_errors, difference
+from experiments.minimal.measure import Results
 from experiments.minimal.probes import Difference, PaddingProbe
-from experiments.minimal.training import Trained
+from experiments.minimal.task import scaled_changes
+from experiments.minimal.train import Trained
 
 UNEXPLAINED = 1e-3
 TOLERANCE, CAUGHT = 1e-5, 1e-3
@@ -45,24 +47,44 @@ RECORD = Expectation(
     "norms of every update beside truncation, width and evaluator; the seed provoked to fail is "
     f"marked failed, and of the others at most {100 * FAILED_SHARE:g} %",
 )
-LINES = (OVERFIT, PADDING, BOUNDARIES, GENERATION, BASELINES, RECORD)
 
 
-def overfit_verdict(trained: Trained) -> Verdict:
+def judged(
+    config: Config,
+    results: Results,
+    seed_rows: Sequence[Mapping[str, Any]],
+    update_rows: Sequence[Mapping[str, Any]],
+) -> list[Verdict]:
+    """All six, as far as the results go; the last one judges the rows that are written."""
+    evaluated = results.evaluated
+    return [
+        OVERFIT.judge(overfit, results.overfit),
+        PADDING.judge(lambda made: padding(made.padding), evaluated),
+        BOUNDARIES.judge(lambda made: boundaries(made.boundaries), evaluated),
+        GENERATION.judge(
+            lambda made: generation(made.forecasts, scaled_changes(made.task, made.task.test_from)),
+            evaluated,
+        ),
+        BASELINES.judge(lambda made: baselines(made.entries, made.leaks), evaluated),
+        RECORD.judge(lambda made: record(config, seed_rows, update_rows), evaluated),
+    ]
+
+
+def overfit(trained: Trained) -> tuple[str, Any]:
     """The last seed is the provoked one and does not count."""
-    left = trained.history["loss"][:-1, -1]
-    return OVERFIT.verdict(f"at most {left.max():.1e} left", np.all(left <= UNEXPLAINED))
+    left = trained.fitted.last("loss")[:-1]
+    return f"at most {left.max():.1e} left", np.all(left <= UNEXPLAINED)
 
 
-def padding_verdict(probe: PaddingProbe) -> Verdict:
+def padding(probe: PaddingProbe) -> tuple[str, Any]:
     """Also fails when padding that is read as data leaves no trace: then nothing was tested."""
     measured = (
         f"{probe.masked} of {probe.total:,} numbers differ; without the mask {probe.unmasked} do"
     )
-    return PADDING.verdict(measured, probe.masked == 0 and probe.unmasked > 0)
+    return measured, probe.masked == 0 and probe.unmasked > 0
 
 
-def boundaries_verdict(differences: Sequence[Difference]) -> Verdict:
+def boundaries(differences: Sequence[Difference]) -> tuple[str, Any]:
     """NaN is neither right nor caught."""
     right = [one.value for one in differences if not one.is_fault]
     wrong = [one.value for one in differences if one.is_fault]
@@ -72,10 +94,10 @@ def boundaries_verdict(differences: Sequence[Difference]) -> Verdict:
         f"the least of them off by {min(wrong):.0e}"
     )
     passed = all(value <= TOLERANCE for value in right) and caught == len(wrong) > 0
-    return BOUNDARIES.verdict(measured, passed)
+    return measured, passed
 
 
-def generation_verdict(forecasts: Forecasts, truth: np.ndarray) -> Verdict:
+def generation(forecasts: Forecasts, truth: np.ndarray) -> tuple[str, Any]:
     """Both scores are errors of the same changes of the same months, in units of the scale."""
     forced = forecasts.forced()
     apart = np.abs(forced[..., 0] - forecasts.free[..., 0]).max()
@@ -89,30 +111,30 @@ def generation_verdict(forecasts: Forecasts, truth: np.ndarray) -> Verdict:
     )
     finite = np.isfinite(errors).all()
     passed = apart <= TOLERANCE and forecasts.leaked == 0 and forecasts.forced_sees and finite
-    return GENERATION.verdict(measured, passed)
+    return measured, passed
 
 
-def baselines_verdict(entries: Sequence[Entry], leaks: Sequence[str]) -> Verdict:
-    """The GRU comes first, its stateless twin second, baselines behind."""
-    gru, stateless, *baselines = entries
+def baselines(entries: Sequence[Entry], leaks: Sequence[str]) -> tuple[str, Any]:
+    """The GRU comes first, its stateless twin second, baselines after them."""
+    gru, stateless, *others = entries
     memory = difference(gru.one_step, stateless.one_step)
     better = [
         baseline.name
-        for baseline in baselines
+        for baseline in others
         if not difference(gru.one_step, baseline.one_step).low <= 0
     ]
-    best = min(baselines, key=lambda entry: entry.one_step.mean())
+    best = min(others, key=lambda entry: entry.one_step.mean())
     measured = (
         f"GRU {gru.one_step.mean():.3f}, stateless {stateless.one_step.mean():.3f}, best baseline "
         f"{best.one_step.mean():.3f} ({best.name}); "
         f"{len(leaks)} leaks; better than the GRU beyond doubt: {', '.join(better) or 'none'}"
     )
-    return BASELINES.verdict(measured, not leaks and memory.high < 0 and not better)
+    return measured, not leaks and memory.high < 0 and not better
 
 
-def record_verdict(
+def record(
     config: Config, seed_rows: Sequence[Mapping[str, Any]], update_rows: Sequence[Mapping[str, Any]]
-) -> Verdict:
+) -> tuple[str, Any]:
     """Judges the rows that are written, not what they were made of."""
     of_seed: dict[Any, list[Mapping[str, Any]]] = {}
     for row in update_rows:
@@ -135,4 +157,4 @@ def record_verdict(
         f"provoked one is {'marked' if provoked and all(provoked) else 'NOT marked'}"
     )
     passed = gaps == 0 and provoked and all(provoked) and failed <= FAILED_SHARE * num_seeds
-    return RECORD.verdict(measured, passed)
+    return measured, passed
