@@ -25,12 +25,12 @@ class Requirement(NamedTuple):
 
 def at_least(least: float) -> Requirement:
     """A number from `least` on."""
-    return Requirement(lambda value: least <= value < math.inf, f"at least {least:g}")
+    return Requirement(lambda value: least <= value < math.inf, f"at least {least}")
 
 
 def within(low: float, high: float) -> Requirement:
     """A number from `low` to `high`."""
-    return Requirement(lambda value: low <= value <= high, f"from {low:g} to {high:g}")
+    return Requirement(lambda value: low <= value <= high, f"from {low} to {high}")
 
 
 def multiple_of(number: int) -> Requirement:

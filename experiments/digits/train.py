@@ -1,4 +1,4 @@
-"""Trains all seeds of both orders of one model at once: an epoch is one call, the rest a `vmap`."""
+"""Trains all seeds of both orders of one model side by side."""
 
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +14,7 @@ from experiments.digits.config import Config
 from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import failed_rows
+from experiments.frame.fitting import Fitted, Fitter
 
 SCORED_TOGETHER = NUM_VALIDATION
 EVERY = 10  # epochs from one checkpoint to the next
@@ -25,40 +25,33 @@ class Trained(NamedTuple):
 
     Attributes:
         sized: The model.
-        params: A tree with a leading axis of trainings.
-        history: Name to `[trainings, ...]`: `validation [.., epochs]`, and numbers of every update
-            `[.., epochs * updates]`.
+        fitted: Parameters and history of all trainings; `validation` is a score of every epoch.
         predicted: `[trainings, test digits]`, after the last epoch.
-        failed: bool `[trainings]`, something was not finite.
         update: One update of all trainings; it owns its state, and gives something to wait for.
         updates_a_call: How many updates `update` makes.
         temporary_bytes: Temporary memory of it, as XLA plans it.
-        compile_seconds: Of the updates, trace included.
-        seconds: Wall time of what was run now.
+        compile_seconds: Seconds to trace and compile the updates.
     """
 
     sized: Sized
-    params: Any
-    history: dict[str, np.ndarray]
+    fitted: Fitted
     predicted: np.ndarray
-    failed: np.ndarray
     update: Callable[[], Any]
     updates_a_call: int
     temporary_bytes: int
     compile_seconds: float
-    seconds: float
 
     def of_order(self, order: str) -> slice:
         """The trainings of one order."""
-        num_seeds = len(self.failed) // len(ORDERS)
+        num_seeds = len(self.fitted.failed) // len(ORDERS)
         first = ORDERS.index(order) * num_seeds
         return slice(first, first + num_seeds)
 
     def accuracy(self, task: Task) -> np.ndarray:
-        """Share of the test digits that are told right, of the seeds that did not fail."""
+        """Share of the test digits classified correctly, for the seeds that did not fail."""
         trainings = self.of_order(task.order)
         right = self.predicted[trainings] == task.labels[task.split.test]
-        return right.mean(axis=-1)[~self.failed[trainings]]
+        return right.mean(axis=-1)[~self.fitted.failed[trainings]]
 
 
 def train(
@@ -69,42 +62,43 @@ def train(
     epoch_done: Callable[[int], Any],
 ) -> Trained:
     """Trains on the training digits, and reads the test digits once, after the last epoch."""
+    logits, predict = last_logits(sized.model), make_predict(sized)
+    validation = tasks[0].labels[tasks[0].split.validation]
+
+    def loss_fn(params, batch, key):
+        del key
+        xs, labels = batch
+        return jr.mean_over_steps(jr.cross_entropy(logits(params, xs), labels)), {}
+
+    def score(params):
+        predicted = predictions(predict, params, tasks, "validation")
+        return {"validation": (predicted == validation).mean(axis=-1)}
+
+    def batches(epoch):
+        return minibatches(config, tasks, epoch)
+
+    fitter = Fitter(loss_fn, make_optimizer(config), score)
+    seeds = np.tile(config.all_seeds, len(tasks))
+    params = jax.vmap(lambda seed: sized.model.init(jax.random.key(seed), 1))(seeds)
     start = time.perf_counter()
-    optimizer = make_optimizer(config)
-    seeds = np.tile(config.first_seed + np.arange(config.seeds), len(tasks))
-    state = jax.vmap(lambda seed: _initial_state(sized, optimizer, seed))(seeds)
-    compiled, compile_seconds = compile_epoch(
-        sized, optimizer, state, minibatches(config, tasks, 0)
+    compiled = fitter.run_epoch_of_seeds.lower(fitter.initial_states(params), batches(0)).compile()
+    compile_seconds = time.perf_counter() - start
+    fitted = fitter.fit_seeds(
+        sized.name, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done
     )
-    predict = make_predict(sized)
-
-    def one_epoch(state, epoch):
-        state, metrics = compiled(state, minibatches(config, tasks, epoch))
-        predicted = predictions(predict, state.params, tasks, "validation")
-        right = predicted == tasks[0].labels[tasks[0].split.validation]
-        return state, metrics | {"validation": right.mean(axis=-1)}
-
-    state, epochs = checkpoints.run(
-        sized.name, state, config.epochs, one_epoch, every=EVERY, epoch_done=epoch_done
-    )
-    history = {name: _trainings_first(values) for name, values in epochs.items()}
-    params = jax.device_get(state.params)
     return Trained(
         sized,
-        params,
-        history,
-        predictions(predict, state.params, tasks, "test"),
-        failed_rows(history, params),
-        _timed_update(compiled, state, minibatches(config, tasks, 0)),
+        fitted,
+        predictions(predict, fitted.params, tasks, "test"),
+        _timed_update(fitter, fitted.params, batches(0)),
         NUM_TRAINING // config.batch_size,
         compiled.memory_analysis().temp_size_in_bytes,
         compile_seconds,
-        time.perf_counter() - start,
     )
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW behind a clip of the global norm; slower and without decay for eigenvalues and steps.
+    """AdamW after a clip of the global norm; slower and without decay for eigenvalues and steps.
 
     One for all models: `parameter_labels` says which parameters are which.
     """
@@ -143,23 +137,6 @@ def minibatches(config: Config, tasks: Sequence[Task], epoch: int) -> tuple[Any,
     return jnp.asarray(xs), jnp.asarray(labels)
 
 
-def compile_epoch(
-    sized: Sized, optimizer: optax.GradientTransformation, state: Any, batches: Any
-) -> tuple[Any, float]:
-    """`(states, batches) -> (states, metrics)` for all trainings, and the seconds it took."""
-    logits = last_logits(sized.model)
-
-    def loss_fn(params, batch, key):
-        del key
-        xs, labels = batch
-        return jr.mean_over_steps(jr.cross_entropy(logits(params, xs), labels)), {}
-
-    epoch_step = jax.vmap(jr.make_epoch_step(loss_fn, optimizer))
-    start = time.perf_counter()
-    compiled = jax.jit(epoch_step, donate_argnums=0).lower(state, batches).compile()
-    return compiled, time.perf_counter() - start
-
-
 def make_predict(sized: Sized) -> Callable[[Any, Any], Any]:
     """`(params, xs) -> labels [trainings, B]`, compiled for one B."""
     logits = jax.vmap(last_logits(sized.model))
@@ -181,19 +158,12 @@ def predictions(
     return np.concatenate(blocks, axis=1)[:, : len(members)]
 
 
-def _initial_state(sized, optimizer, seed):
-    return jr.TrainState.create(sized.model.init(jax.random.key(seed), 1), optimizer)
+def _timed_update(fitter, params, batches):
+    states = fitter.initial_states(params)
 
-
-def _trainings_first(values):
-    """`[epochs, trainings, ...]` as `[trainings, epochs * ...]`."""
-    return np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
-
-
-def _timed_update(compiled, state, batches):
     def update():
-        nonlocal state
-        state, metrics = compiled(state, batches)
+        nonlocal states
+        states, metrics = fitter.run_epoch_of_seeds(states, batches)
         return metrics
 
     return update
