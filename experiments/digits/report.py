@@ -1,6 +1,6 @@
 """What is reported: accuracy, cost and growth beside what is said of the families."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,13 @@ from experiments.digits.expect import judged
 from experiments.digits.measure import Results
 from experiments.digits.model import FAMILIES, family
 from experiments.digits.probes import EMPTY, Growth
-from experiments.digits.task import ORDERS, Task
+from experiments.digits.task import Task
 from experiments.digits.train import Trained
-from experiments.frame.fitting import failed_sentences, numbered_rows, status
 from experiments.frame.models import LABELS
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
 from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
 
 CLAIM = (
     "An RNN trains serially and streams with a state of fixed size; structured linear recurrences "
@@ -64,14 +64,24 @@ def report(config: Config, results: Results) -> Report:
         tables=tables,
         found=_found(results),
         failed=_failed(results),
+        trainings=[one for trained in trainings for one in _trainings(config, trained, results)],
+        seconds=_seconds(results),
         files={
-            "results.csv": _seed_rows(config, results),
-            "metrics.csv": _update_rows(config, trainings),
+            "baselines.csv": [entry._asdict() for entry in results.baselines.entries],
             "cost.json": [one._asdict() for one in results.counted],
-            "reach.json": {one.name: one.sensitivity.tolist() for one in results.reaches},
-            "seconds.json": _seconds(results),
+            "reach.json": {one.name: one.sensitivity for one in results.reaches},
         },
     )
+
+
+def _trainings(config: Config, one: Trained, results: Results) -> Iterator[Training]:
+    for task in results.tasks:
+        names = {"model": one.sized.name, "order": task.order}
+        trainings = one.of_order(task.order)
+        right = one.predicted[trainings] == task.labels[task.split.test]
+        fitted = one.fitted.only(trainings)
+        scores = {"validation": fitted.last("validation"), "test": right.mean(axis=-1)}
+        yield Training(names, config.all_seeds, fitted, scores)
 
 
 def _pictures(results: Results) -> Iterator[Picture]:
@@ -88,68 +98,32 @@ def _pictures(results: Results) -> Iterator[Picture]:
         yield Picture("growth", figures.growth(results.growth), GROWTH)
 
 
-def _trainings(config: Config, one: Trained) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every training of a model, with the columns that name it."""
-    for index in range(len(one.fitted.failed)):
-        order, seed = divmod(index, config.seeds)
-        names = {"model": one.sized.name, "order": ORDERS[order]}
-        yield index, names | {"seed": config.first_seed + seed}
-
-
-def _seed_rows(config: Config, results: Results) -> Iterator[dict[str, Any]]:
-    task = results.tasks[0]
-    truth = task.labels[task.split.test]
-    for entry in results.baselines.entries:
-        names = {"model": entry.name, "order": "any", "seed": "", "status": "ok"}
-        yield names | {"num_params": "", "validation": "", "test": entry.shuffled}
-    for one in results.trainings:
-        for index, names in _trainings(config, one):
-            yield names | {
-                "status": status(one.fitted.failed[index]),
-                "num_params": one.sized.num_params,
-                "validation": float(one.fitted.last("validation")[index]),
-                "test": float((one.predicted[index] == truth).mean()),
-            }
-
-
-def _update_rows(config: Config, trainings: Sequence[Trained]) -> Iterator[dict[str, Any]]:
-    for one in trainings:
-        history = one.fitted.of_updates()
-        for index, names in _trainings(config, one):
-            columns = {name: values[index] for name, values in history.items()}
-            yield from numbered_rows(names, "update", columns)
-
-
 def _seconds(results: Results) -> dict[str, Any]:
     """Every measured time, which differ from run to run."""
-    written: dict[str, Any] = {
-        one.sized.name: {
-            "trained": round(one.fitted.seconds, 1),
-            "compiled": round(one.compile_seconds, 1),
-        }
-        for one in results.trainings
+    times, growth = results.times, results.growth
+    seconds: dict[str, Any] = {} if times is None else times._asdict()
+    if growth is not None:
+        seconds["growth"] = growth.seconds
+    return {
+        "compiled": {one.sized.name: one.compile_seconds for one in results.trainings},
+        **seconds,
     }
-    if results.times is not None:
-        for part, by_name in results.times._asdict().items():
-            written[part] = {name: list(seconds) for name, seconds in by_name.items()}
-    if results.growth is not None:
-        written["growth"] = {
-            name: {str(length): list(seconds) for length, seconds in by_length.items()}
-            for name, by_length in results.growth.seconds.items()
-        }
-    return written
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:
-    rows = []
-    for one in trainings:
-        cells = [mean_and_spread(100 * one.accuracy(task)) for task in tasks]
-        name, width = one.sized.name, str(one.sized.width)
-        names = (LABELS[name], family(name), f"{one.sized.num_params:,}", width)
-        rows.append((*names, *cells, share(one.fitted.failed)))
-    columns = ("model", "family", "parameters", "width", *ORDERS, "failed trainings")
+    rows = [
+        {
+            "model": LABELS[one.sized.name],
+            "family": family(one.sized.name),
+            "parameters": f"{one.sized.num_params:,}",
+            "width": str(one.sized.width),
+            **{task.order: mean_and_spread(100 * one.accuracy(task)) for task in tasks},
+            "failed trainings": share(one.fitted.failed),
+        }
+        for one in trainings
+    ]
     title = "Accuracy on the test digits in %: mean ± deviation over seeds"
-    return Table(title, columns, rows, num_names=2)
+    return Table.of(title, rows, num_names=2)
 
 
 def _baselines_table(baselines: Baselines) -> Table:
@@ -170,43 +144,43 @@ def _cost_table(results: Results) -> Table:
     reaches = {one.name: one for one in results.reaches}
     times, rows = results.times, []
     for one in results.trainings:
-        name = one.sized.name
-        depth = parallel_depth = carry = update = token = early = "-"
-        if name in counted:
-            depth, parallel_depth = (
-                " / ".join(map(str, depths.values()))
-                for depths in (counted[name].depth, counted[name].parallel_depth)
-            )
-            carry = f"{min(counted[name].carry_bytes.items())[1]:,}"
-        if name in reaches:
-            early = " / ".join(f"{value:.2g}" for value in reaches[name].early())
-        if times is not None:
-            update = median_and_quartiles(1e3 * times.update[name], 1)
-            token = median_and_quartiles(1e6 * times.token[name], 0)
-        memory = f"{one.temporary_bytes / 2**20:.1f}"
-        rows.append((LABELS[name], depth, parallel_depth, update, memory, carry, token, early))
-    columns = ("model", "depth, T = 64 / 1,024", "in parallel", "update ms", "temporary MiB")
-    columns += ("carry bytes", "pixel µs", "early / late, in order / permuted")
+        name, row = one.sized.name, {"model": LABELS[one.sized.name]}
+        known, reach = counted.get(name), reaches.get(name)
+        row["depth, T = 64 / 1,024"] = _slashed(known and known.depth.values())
+        row["in parallel"] = _slashed(known and known.parallel_depth.values())
+        row["update ms"] = median_and_quartiles(1e3 * times.update[name], 1) if times else "-"
+        row["temporary MiB"] = f"{one.temporary_bytes / 2**20:.1f}"
+        row["carry bytes"] = f"{min(known.carry_bytes.items())[1]:,}" if known else "-"
+        row["pixel µs"] = median_and_quartiles(1e6 * times.token[name], 0) if times else "-"
+        early = reach and [f"{value:.2g}" for value in reach.early()]
+        row["early / late, in order / permuted"] = _slashed(early)
+        rows.append(row)
     title = (
         "Cost: processor time, median [quartiles] of interleaved rounds; an update is of all "
         "trainings of a model side by side, a streamed pixel one call"
     )
     if times is not None:
         title += f" ({EMPTY} takes {1e6 * np.median(times.token[EMPTY]):.0f} µs)"
-    return Table(title, columns, rows)
+    return Table.of(title, rows)
+
+
+def _slashed(values: Iterable[Any] | None) -> str:
+    return " / ".join(map(str, values or ["-"]))
 
 
 def _growth_table(growth: Growth) -> Table:
     rows = [
-        (
-            *(LABELS[name], f"{length:,}", median_and_quartiles(1e3 * seconds, 1)),
-            f"{growth.temporary_bytes[name][length] / 2**20:.2f}",
-        )
+        {
+            "model": LABELS[name],
+            "steps": f"{length:,}",
+            "processor ms": median_and_quartiles(1e3 * seconds, 1),
+            "temporary MiB": f"{growth.temporary_bytes[name][length] / 2**20:.2f}",
+        }
         for name, by_length in growth.seconds.items()
         for length, seconds in by_length.items()
     ]
     title = f"The gradient of one mixer with {growth.width} features, batch 1, by length"
-    return Table(title, ("model", "steps", "processor ms", "temporary MiB"), rows)
+    return Table.of(title, rows)
 
 
 def _found(results: Results) -> list[str]:
@@ -242,8 +216,4 @@ def _failed(results: Results) -> list[str]:
                 f"{task.order.capitalize()}, {len(below)} of {len(shares)} models stay below "
                 f"{line.name}: {', '.join(below)}."
             )
-    return failed + [
-        sentence
-        for one in results.trainings
-        for sentence in failed_sentences(LABELS[one.sized.name], one.fitted.failed)
-    ]
+    return failed

@@ -81,7 +81,8 @@ def train(
     seeds = np.tile(config.all_seeds, len(tasks))
     params = jax.vmap(lambda seed: sized.model.init(jax.random.key(seed), 1))(seeds)
     start = time.perf_counter()
-    compiled = fitter.run_epoch_of_seeds.lower(fitter.initial_states(params), batches(0)).compile()
+    lowered = fitter.run_epoch_of_seeds.lower(fitter.initial_states(params), batches(0))
+    compiled: Any = lowered.compile()
     compile_seconds = time.perf_counter() - start
     fitted = fitter.fit_seeds(
         sized.name, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done

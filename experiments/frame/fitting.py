@@ -1,7 +1,7 @@
 """Trains models, an epoch a call, and keeps checkpoints while it does."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import optax
 import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.models import count_params
-from experiments.frame.stats import share
+from experiments.frame.options import TrainingOptions
 from jaxrnn.training import LossFn, TBPTTLossFn
 
 
@@ -49,6 +49,22 @@ class Fitted(NamedTuple):
             for name, values in self.history.items()
         }
 
+    def with_seeds(self) -> "Fitted":
+        """The same with an axis of seeds, of one seed after `fit`."""
+        if self.failed.ndim:
+            return self
+        params, history, failed = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None], (self.params, self.history, self.failed)
+        )
+        return self._replace(params=params, history=history, failed=failed)
+
+    def only(self, seeds: Any) -> "Fitted":
+        """Some of the seeds."""
+        params, history, failed = jax.tree.map(
+            lambda leaf: leaf[seeds], (self.params, self.history, self.failed)
+        )
+        return self._replace(params=params, history=history, failed=failed)
+
     def last(self, name: str) -> np.ndarray:
         """A number of the last epoch, or of its last update, `[S]`."""
         values = self.history[name]
@@ -66,26 +82,20 @@ def failed_rows(*trees: Any) -> np.ndarray:
     return ~np.all(finite, axis=0)
 
 
-def status(failed: Any) -> str:
-    """What a file calls a training."""
-    return "failed" if failed else "ok"
+def adam(
+    config: TrainingOptions, num_updates: int, *, warmup: int = 0, weight_decay: float = 0.0
+) -> optax.GradientTransformation:
+    """AdamW after a clip of the global norm.
 
-
-def failed_sentences(name: str, failed: np.ndarray) -> list[str]:
-    """What a report says of the seeds `[S]` that failed, if any."""
-    if not failed.any():
-        return []
-    had = f"{share(failed)} seeds had a number that is not finite, and are in no mean."
-    return [f"{name}: {had}"]
-
-
-def numbered_rows(
-    names: Mapping[str, Any], numbered: str, columns: Mapping[str, np.ndarray]
-) -> Iterator[dict[str, Any]]:
-    """Rows of `names`, a number from 1 on called `numbered`, and what the columns `[N]` hold."""
-    for index in range(min(map(len, columns.values()), default=0)):
-        values = {name: float(column[index]) for name, column in columns.items()}
-        yield {**names, numbered: index + 1, **values}
+    Its rate rises to `config.learning_rate` over `warmup` updates, and falls to 0 along a cosine.
+    """
+    rate = optax.warmup_cosine_decay_schedule(0.0, config.learning_rate, warmup, num_updates)
+    if not warmup:
+        rate = optax.cosine_decay_schedule(config.learning_rate, num_updates)
+    return optax.chain(
+        optax.clip_by_global_norm(config.gradient_clip),
+        optax.adamw(rate, weight_decay=weight_decay),
+    )
 
 
 class Fitter:

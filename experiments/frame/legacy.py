@@ -41,7 +41,10 @@ def so_far(parts: Iterable[Any]) -> Iterator[list[Any]]:
 
 def html_page(page: Page, run: Any, folder: Any) -> str:
     """The page as the frame writes it."""
-    report: Any = Report(page.claim, (), page.pictures, page.tables, page.found, page.failed)  # type: ignore
+    pictures: Any = page.pictures
+    report = Report(
+        page.claim, pictures=pictures, tables=page.tables, found=page.found, failed=page.failed
+    )
     return frame_page(page.title, report, (), run, folder)
 
 

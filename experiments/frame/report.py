@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from experiments.frame.page import html_page
 from experiments.frame.run_folder import RunFolder
 from experiments.frame.tables import Table, markdown, show
+from experiments.frame.trainings import Training
 from experiments.frame.verdicts import (
     Verdict,
     verdict_rows,
@@ -36,29 +37,42 @@ class Report(NamedTuple):
     Attributes:
         claim: What it is about to show, in a sentence or two.
         verdicts: What came of each expectation.
+        trainings: What was trained: results.csv, metrics.csv and seconds.json come of it.
         pictures: The figures, in the order of the argument.
         tables: The numbers.
         found: What came out, a sentence each; how many expectations held is added.
-        failed: What did not work or was not measured, a sentence each; failed verdicts are added.
+        failed: What did not work or was not measured, a sentence each; verdicts and seeds that
+            failed are added.
+        seconds: Measured times, which differ from run to run, beside those of the trainings.
         files: Further files by name: the rows of a `.csv`, the content of a `.json`, or the text of
             any other. A file without rows is not written.
     """
 
     claim: str
     verdicts: Sequence[Verdict] = ()
+    trainings: Sequence[Training] = ()
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
     found: Sequence[str] = ()
     failed: Sequence[str] = ()
+    seconds: Mapping[str, Any] = {}
     files: Mapping[str, Any] = {}
 
     def completed(self) -> "Report":
-        """With the sentences that the verdicts add."""
-        if not self.verdicts:
-            return self
+        """With the sentences and files that follow from the verdicts and the trainings."""
+        found = [what_held(self.verdicts)] if self.verdicts else []
+        failed = [sentence for training in self.trainings for sentence in training.failed()]
+        seconds = {one.label: round(one.fitted.seconds, 1) for one in self.trainings}
+        files = {
+            "verdicts.json": verdict_rows(self.verdicts),
+            "results.csv": [row for one in self.trainings for row in one.result_rows()],
+            "metrics.csv": [row for one in self.trainings for row in one.update_rows()],
+            "seconds.json": ({"trainings": seconds} if seconds else {}) | dict(self.seconds),
+        }
         return self._replace(
-            found=[what_held(self.verdicts), *self.found],
-            failed=[*what_failed(self.verdicts), *self.failed],
+            found=[*found, *self.found],
+            failed=[*what_failed(self.verdicts), *self.failed, *failed],
+            files={name: content for name, content in files.items() if content} | dict(self.files),
         )
 
 
@@ -72,10 +86,8 @@ def write_report(name: str, report: Report, run: Mapping[str, Any], folder: RunF
         folder: Where to write.
     """
     report = report.completed()
-    verdicts = []
-    if report.verdicts:
-        folder.write_json("verdicts.json", verdict_rows(report.verdicts))
-        verdicts = [verdicts_table("Expected and measured", report.verdicts)]
+    verdicts = [verdicts_table("Expected and measured", report.verdicts)]
+    verdicts = verdicts if report.verdicts else []
     for picture in report.pictures:
         path = folder.path(picture.file)
         path.parent.mkdir(exist_ok=True)

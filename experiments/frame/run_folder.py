@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from experiments.frame.errors import ExperimentError
 
@@ -122,4 +123,6 @@ def _plain(value: Any) -> Any:
         return dataclasses.asdict(value)
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} has no place in a JSON file")

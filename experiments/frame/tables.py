@@ -1,6 +1,6 @@
 """A table as data: shown in a terminal, or written as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
@@ -14,6 +14,12 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     num_names: int = 1
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Mapping[str, str]], num_names: int = 1) -> "Table":
+        """A table of one or more rows from column to cell, which have the same columns."""
+        rows = list(rows)
+        return cls(title, tuple(rows[0]), [tuple(row.values()) for row in rows], num_names)
 
 
 def show(table: Table, console: Console | None = None) -> None:

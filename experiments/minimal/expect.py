@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.frame.stats import LEVEL
+from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.minimal.config import Config
 from experiments.minimal.forecasts import Entry, Forecasts, change_errors, difference
@@ -49,14 +50,11 @@ RECORD = Expectation(
 )
 
 
-def judged(
-    config: Config,
-    results: Results,
-    seed_rows: Sequence[Mapping[str, Any]],
-    update_rows: Sequence[Mapping[str, Any]],
-) -> list[Verdict]:
+def judged(config: Config, results: Results, trainings: Sequence[Training]) -> list[Verdict]:
     """All six, as far as the results go; the last one judges the rows that are written."""
     evaluated = results.evaluated
+    seed_rows = [row for one in trainings for row in one.result_rows()]
+    update_rows = [row for one in trainings for row in one.update_rows()]
     return [
         OVERFIT.judge(overfit, results.overfit),
         PADDING.judge(lambda made: padding(made.padding), evaluated),

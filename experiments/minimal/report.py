@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 
 from experiments.data.employment import INDUSTRIES
-from experiments.frame.fitting import numbered_rows, status
 from experiments.frame.report import Picture, Report
-from experiments.frame.stats import mean_and_spread
+from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
 from experiments.minimal import figures
 from experiments.minimal.config import Config
 from experiments.minimal.expect import judged
 from experiments.minimal.forecasts import Entry, change_errors, difference, run_freely
 from experiments.minimal.measure import Evaluated, Results
 from experiments.minimal.task import HELD_OUT, scaled_changes
-from experiments.minimal.train import Trained
 
 CLAIM = (
     "Six checks verify that a recurrent network is wired, trained and evaluated correctly. Here "
@@ -42,14 +41,12 @@ OF_EVALUATED = {
 
 def report(config: Config, results: Results) -> Report:
     """The six verdicts; errors and forecasts once they have been evaluated."""
-    seed_rows, update_rows = list(_seed_rows(config, results)), list(_update_rows(config, results))
+    trainings = _trainings(config, results)
     pictures = [Picture("training", figures.training(results.trainings), TRAINING)]
     tables = [_trainings_table(results)]
-    files = {"results.csv": seed_rows, "metrics.csv": update_rows}
-    seconds = {one.name: round(one.fitted.seconds, 1) for one in results.trainings}
-    found: list[str] = []
+    files, found = {}, []
     if (evaluated := results.evaluated) is not None:
-        files["errors.csv"] = list(_error_rows(evaluated))
+        files["errors.csv"] = _error_rows(evaluated)
         tables += [_errors_table(evaluated), _generation_table(evaluated)]
         tables.append(_boundaries_table(evaluated))
         pictures += [
@@ -59,42 +56,37 @@ def report(config: Config, results: Results) -> Report:
         found = _comparisons(evaluated.entries)
     return Report(
         CLAIM,
-        verdicts=judged(config, results, seed_rows, update_rows),
+        verdicts=judged(config, results, trainings),
+        trainings=trainings,
         pictures=pictures,
         tables=tables,
         found=found,
-        failed=[_failed_seeds(one) for one in results.trainings if one.fitted.failed.any()],
-        files=files | {"seconds.json": seconds},
+        failed=["The last seed of the short sequence was provoked to fail."],
+        files=files,
     )
+
+
+def _trainings(config: Config, results: Results) -> list[Training]:
+    errors = _validation_errors(results)
+    return [
+        Training(
+            {"training": one.name},
+            [config.first_seed + index for index in range(len(one.fitted.failed))],
+            one.fitted,
+            {
+                "purpose": one.purpose,
+                "provoked": one.provoked,
+                **one.setting._asdict(),
+                "evaluator": one.evaluator,
+                "validation_error": errors.get(one.name, ""),
+            },
+        )
+        for one in results.trainings
+    ]
 
 
 def _validation_errors(results: Results) -> dict[str, np.ndarray]:
     return {choice.trained.name: choice.errors for choice in results.choices}
-
-
-def _seed_rows(config: Config, results: Results) -> Iterator[dict[str, Any]]:
-    errors = _validation_errors(results)
-    for trained in results.trainings:
-        for index, failed in enumerate(trained.fitted.failed):
-            yield {
-                "training": trained.name,
-                "purpose": trained.purpose,
-                "seed": config.first_seed + index,
-                "provoked": trained.provoked[index],
-                "status": status(failed),
-                **trained.setting._asdict(),
-                "evaluator": trained.evaluator,
-                "num_params": trained.fitted.num_params,
-                "validation_error": errors[trained.name][index] if trained.name in errors else "",
-            }
-
-
-def _update_rows(config: Config, results: Results) -> Iterator[dict[str, Any]]:
-    for trained in results.trainings:
-        for index in range(len(trained.fitted.failed)):
-            names = {"training": trained.name, "seed": config.first_seed + index}
-            history = {name: v[index] for name, v in trained.fitted.of_updates().items()}
-            yield from numbered_rows(names, "update", history)
 
 
 def _error_rows(evaluated: Evaluated) -> Iterator[dict[str, Any]]:
@@ -111,46 +103,48 @@ def _error_rows(evaluated: Evaluated) -> Iterator[dict[str, Any]]:
 
 
 def _trainings_table(results: Results) -> Table:
-    errors = _validation_errors(results)
-    rows = []
-    for trained in results.trainings:
-        fitted, own = trained.fitted, ~trained.provoked
+    errors, rows = _validation_errors(results), []
+    for one in results.trainings:
+        fitted, own = one.fitted, ~one.provoked
         kept = own & ~fitted.failed
-        history = fitted.of_updates()
-        norms = [
-            f"{np.median(history[name][kept, -25:]):.2g}" if kept.any() else "-"
+        recurrent, inputs = (
+            f"{np.median(fitted.of_updates()[name][kept, -25:]):.2g}" if kept.any() else "-"
             for name in ("recurrent_gradient_norm", "input_gradient_norm")
-        ]
-        name = trained.name
-        rows.append(
-            (
-                *(name, trained.evaluator, str(fitted.num_params)),
-                mean_and_spread(errors[name][kept], 3) if name in errors else "-",
-                *(*norms, f"{(own & fitted.failed).sum()} of {own.sum()}"),
-            )
         )
-    columns = ("training: width, truncation", "evaluator", "parameters", "validation error")
-    columns += ("recurrent norm", "input norm", "failed seeds")
+        rows.append(
+            {
+                "training: width, truncation": one.name,
+                "evaluator": one.evaluator,
+                "parameters": str(fitted.num_params),
+                "validation error": mean_and_spread(errors[one.name][kept], 3)
+                if one.name in errors
+                else "-",
+                "recurrent norm": recurrent,
+                "input norm": inputs,
+                "failed seeds": share(fitted.failed[own]),
+            }
+        )
     title = "Trainings: validation error; gradient norms, median of the last 25 updates"
-    return Table(title, columns, rows, num_names=2)
+    return Table.of(title, rows, num_names=2)
 
 
 def _errors_table(evaluated: Evaluated) -> Table:
     task = evaluated.task
-    rows = []
+    horizon, rows = evaluated.forecasts.free.shape[-1], []
     for entry in sorted(evaluated.entries, key=lambda entry: entry.one_step.mean()):
-        groups = (slice(None), task.is_training, ~task.is_training)
-        cells = [mean_and_spread(entry.one_step[:, group].mean(axis=(1, 2)), 3) for group in groups]
-        year = "-" if entry.levels is None else f"{entry.levels[..., -1].mean():.2f}"
-        rows.append((entry.name, entry.chosen, *cells, year))
-    horizon = evaluated.forecasts.free.shape[-1]
-    columns = ("model", "chosen", "one step, all", "industries seen", "held out")
-    columns += (f"level after {horizon} months",)
+        everywhere, seen, held_out = (
+            mean_and_spread(entry.one_step[:, group].mean(axis=(1, 2)), 3)
+            for group in (slice(None), task.is_training, ~task.is_training)
+        )
+        level = "-" if entry.levels is None else f"{entry.levels[..., -1].mean():.2f}"
+        row = {"model": entry.name, "chosen": entry.chosen, "one step, all": everywhere}
+        row |= {"industries seen": seen, "held out": held_out}
+        rows.append(row | {f"level after {horizon} months": level})
     title = (
         f"Absolute errors from {task.months[task.test_from]} on, in mean absolute changes before: "
         "mean ± deviation over seeds"
     )
-    return Table(title, columns, rows, num_names=2)
+    return Table.of(title, rows, num_names=2)
 
 
 def _generation_table(evaluated: Evaluated) -> Table:
@@ -161,20 +155,21 @@ def _generation_table(evaluated: Evaluated) -> Table:
         for made in (forecasts.forced(), forecasts.free)
     )
     rows = [
-        (str(month), f"{one:.3f}", f"{other:.3f}")
+        {"month": str(month), "teacher-forced": f"{one:.3f}", "free-running": f"{other:.3f}"}
         for month, (one, other) in enumerate(zip(forced, free, strict=True), 1)
     ]
     title = "Error of the change in the months after the origin: the same months, read two ways"
-    return Table(title, ("month", "teacher-forced", "free-running"), rows)
+    return Table.of(title, rows)
 
 
 def _boundaries_table(evaluated: Evaluated) -> Table:
+    kinds = ("right", "wrong on purpose")
     rows = [
-        (one.name, "wrong on purpose" if one.is_fault else "right", f"{one.value:.1e}")
+        {"way": one.name, "kind": kinds[one.is_fault], "difference": f"{one.value:.1e}"}
         for one in evaluated.boundaries
     ]
     title = "Several sequences in one row: difference from each alone, relative to the largest"
-    return Table(title, ("way", "kind", "difference"), rows, num_names=2)
+    return Table.of(title, rows, num_names=2)
 
 
 def _comparisons(entries: Sequence[Entry]) -> list[str]:
@@ -200,9 +195,3 @@ def _comparisons(entries: Sequence[Entry]) -> list[str]:
     )
     names = ", ".join(name.replace("_", " ") for name in HELD_OUT)
     return [*sentences, f"The industries never trained on: {names}."]
-
-
-def _failed_seeds(trained: Trained) -> str:
-    failed = trained.fitted.failed
-    provoked = ", one of them provoked" if trained.provoked.any() else ""
-    return f"{trained.name}: {failed.sum()} of {len(failed)} seeds failed{provoked}."

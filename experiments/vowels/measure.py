@@ -1,5 +1,6 @@
 """Trains every model with every readout, and scores what padding does to it."""
 
+import itertools
 from collections.abc import Iterator
 
 from experiments.data import vowels
@@ -13,10 +14,9 @@ from experiments.vowels.train import Trained, train
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[list[Trained]]:
     """One model and readout after the other."""
     recordings = prepare(config)
-    kinds = [(model, readout) for model in config.models for readout in config.readouts]
     results: list[Trained] = []
-    with progress_bar(config.epochs * len(kinds)) as bar:
-        for model, readout in kinds:
+    with progress_bar(config.epochs * len(config.models) * len(config.readouts)) as bar:
+        for model, readout in itertools.product(config.models, config.readouts):
             bar.stage(f"{model}, {readout}")
             trained = train(config, model, readout, recordings, checkpoints, bar.advance)
             bar.finish_stage(f"{model}, {readout}: {trained.summary}")

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from experiments.frame.fitting import failed_sentences, numbered_rows, status
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
 from experiments.vowels import figures
 from experiments.vowels.config import Config
 from experiments.vowels.train import Trained
@@ -32,20 +30,19 @@ def report(config: Config, results: Sequence[Trained]) -> Report:
     if padded:
         pictures.append(Picture("padding", figures.padding(padded), PADDING))
         tables.append(_padding_table(config, padded))
-    failed = [(f"{one.model}, {one.readout}", one.fitted.failed) for one in results]
     return Report(
         CLAIM,
+        trainings=[_training(config, result) for result in results],
         pictures=pictures,
         tables=tables,
         found=_found(config, results),
-        failed=[sentence for each in failed for sentence in failed_sentences(*each)],
-        files={
-            "results.csv": _seed_rows(config, results),
-            "metrics.csv": _epoch_rows(config, results),
-            "padding.csv": _padding_rows(config, padded),
-            "seconds.json": {f"{r.model} {r.readout}": r.fitted.seconds for r in results},
-        },
+        files={"padding.csv": _padding_rows(config, padded)},
     )
+
+
+def _training(config: Config, result: Trained) -> Training:
+    names = {"model": result.model, "readout": result.readout}
+    return Training(names, config.all_seeds, result.fitted, {"accuracy": result.accuracy})
 
 
 def _found(config: Config, results: Sequence[Trained]) -> list[str]:
@@ -76,75 +73,59 @@ def _found(config: Config, results: Sequence[Trained]) -> list[str]:
 def _accuracy_table(config: Config, results: Sequence[Trained]) -> Table:
     rows = []
     for result in results:
-        percent = 100 * result.fitted.of_good_seeds(result.accuracy)
-        worst, best = (f"{f(percent):.1f}" if len(percent) else "-" for f in (np.min, np.max))
-        accuracies = mean_and_spread(percent), worst, best
-        failed, seconds = share(result.fitted.failed), f"{result.fitted.seconds:.0f}"
-        names = (result.model, result.readout, str(result.fitted.num_params))
-        rows.append((*names, *accuracies, failed, seconds))
-    return Table(
+        fitted, percent = result.fitted, 100 * result.fitted.of_good_seeds(result.accuracy)
+        rows.append(
+            {
+                "model": result.model,
+                "readout": result.readout,
+                "parameters": str(fitted.num_params),
+                "accuracy": mean_and_spread(percent),
+                "worst": f"{percent.min():.1f}" if len(percent) else "-",
+                "best": f"{percent.max():.1f}" if len(percent) else "-",
+                "failed": share(fitted.failed),
+                "seconds": f"{fitted.seconds:.0f}",
+            }
+        )
+    title = (
         f"Accuracy in % on the {_scored(config)} after epoch {config.epochs}: "
-        "mean ± deviation over the seeds that did not fail",
-        ("model", "readout", "parameters", "accuracy", "worst", "best", "failed", "seconds"),
-        rows,
-        num_names=2,
+        "mean ± deviation over the seeds that did not fail"
     )
+    return Table.of(title, rows, num_names=2)
 
 
 def _padding_table(config: Config, results: Sequence[Trained]) -> Table:
     rows = []
     for result in results:
         good = result.fitted.of_good_seeds
-        scores = {(score.length, score.masked): score for score in result.padding}
-        for length in sorted({score.length for score in result.padding}):
-            both = [scores[length, masked] for masked in (True, False)]
-            cells = [mean_and_spread(100 * good(score.accuracy)) for score in both]
-            cells += [mean_and_spread(good(score.changed), 0) for score in both]
-            rows.append((result.model, str(length), *cells))
-    columns = ("model", "padded to", "masked", "unmasked", "masked changed", "unmasked changed")
-    return Table(
+        for masked, unmasked in zip(result.padding[::2], result.padding[1::2], strict=True):
+            rows.append(
+                {
+                    "model": result.model,
+                    "padded to": str(masked.length),
+                    "masked": mean_and_spread(100 * good(masked.accuracy)),
+                    "unmasked": mean_and_spread(100 * good(unmasked.accuracy)),
+                    "masked changed": mean_and_spread(good(masked.changed), 0),
+                    "unmasked changed": mean_and_spread(good(unmasked.changed), 0),
+                }
+            )
+    title = (
         "The final carry after zeros (the mean step): accuracy in % on the "
-        f"{_scored(config)}, and how many predictions the padding changed",
-        columns,
-        rows,
+        f"{_scored(config)}, and how many predictions the padding changed"
     )
+    return Table.of(title, rows)
 
 
 def _scored(config: Config) -> str:
     return "test split" if config.evaluate_on == "test" else "recordings held out"
 
 
-def _seeds(
-    config: Config, results: Sequence[Trained]
-) -> Iterator[tuple[Trained, int, dict[str, Any]]]:
-    """Every result and seed, with the columns that name them."""
-    for result in results:
-        for index, seed in enumerate(config.all_seeds):
-            yield result, index, {"model": result.model, "readout": result.readout, "seed": seed}
-
-
-def _seed_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[str, Any]]:
-    for result, index, names in _seeds(config, results):
-        yield names | {
-            "num_params": result.fitted.num_params,
-            "status": status(result.fitted.failed[index]),
-            "accuracy": float(result.accuracy[index]),
-        }
-
-
-def _epoch_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[str, Any]]:
-    for result, index, names in _seeds(config, results):
-        history = result.fitted.of_epochs()
-        yield from numbered_rows(names, "epoch", {name: v[index] for name, v in history.items()})
-
-
 def _padding_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[str, Any]]:
-    for result, index, names in _seeds(config, results):
-        for score in result.padding:
-            yield names | {
-                "status": status(result.fitted.failed[index]),
-                "padded_to": score.length,
-                "masked": score.masked,
-                "accuracy": float(score.accuracy[index]),
-                "changed": int(score.changed[index]),
-            }
+    for result in results:
+        for index, names in enumerate(_training(config, result).result_rows()):
+            for score in result.padding:
+                yield {name: names[name] for name in ("model", "readout", "seed", "status")} | {
+                    "padded_to": score.length,
+                    "masked": score.masked,
+                    "accuracy": float(score.accuracy[index]),
+                    "changed": int(score.changed[index]),
+                }

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 
 import jaxrnn as jr
 from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings, padded_to
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import Fitted, Fitter
+from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.stats import mean_and_spread
 from experiments.vowels.config import Config, Model, Readout
 from experiments.vowels.model import Classifier, make_classifier
@@ -80,7 +79,9 @@ def train(
 
     seeds = np.array(config.all_seeds)
     keys = jax.vmap(jax.random.split, out_axes=1)(jax.vmap(jax.random.key)(seeds))
-    fitted = Fitter(loss_fn, make_optimizer(config), score_epoch).fit_seeds(
+    num_updates = config.epochs * (config.num_training // config.batch_size)
+    optimizer = adam(config, num_updates, weight_decay=config.weight_decay)
+    fitted = Fitter(loss_fn, optimizer, score_epoch).fit_seeds(
         f"{model} {readout}",
         jax.vmap(lambda key: classifier.init(key, NUM_COEFFICIENTS))(keys[0]),
         lambda epoch: minibatches(keys[1], epoch, training, config.batch_size, config.input_noise),
@@ -91,16 +92,6 @@ def train(
     final = readout == "final"
     padding = score_padding(score, fitted.params, scored, config.padded_lengths) if final else ()
     return Trained(model, readout, fitted, padding)
-
-
-def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW after a clip of the global norm, with a rate that falls to zero along a cosine."""
-    num_steps = config.epochs * (config.num_training // config.batch_size)
-    rate = optax.cosine_decay_schedule(config.learning_rate, num_steps)
-    return optax.chain(
-        optax.clip_by_global_norm(config.gradient_clip),
-        optax.adamw(rate, weight_decay=config.weight_decay),
-    )
 
 
 # Apart from the epoch, whose compilation the random numbers would double for every model.

@@ -1,5 +1,7 @@
 """Digits: a small run whole and in prefixes, a stopped training, and bad options."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -40,12 +42,16 @@ def test_an_interrupted_run_has_a_report(results, number, pictures, not_run):
     assert [verdict.word for verdict in made.verdicts].count("not run") == not_run
 
 
-def test_a_whole_run_has_its_rows(results):
-    files = report(SMALL, results[-1]).files
-    rows = list(files["results.csv"])
-    assert [(row["order"], row["seed"]) for row in rows[3:]] == [("in order", 0), ("permuted", 0)]
-    assert len(list(files["metrics.csv"])) == 2 * 2 * 22
-    assert files["reach.json"].keys() == {"gru"}
+def test_a_whole_run_is_written(results, written, rows):
+    folder = written(report(SMALL, results[-1]))
+    ended, updates = rows(folder / "results.csv"), rows(folder / "metrics.csv")
+    named = [(row["order"], row["seed"]) for row in ended]
+    assert named == [("in order", "0"), ("permuted", "0")]
+    assert len(rows(folder / "baselines.csv")) == 3 and len(updates) == 2 * 2 * 22
+    assert updates[-1]["validation"] == ended[-1]["validation"]
+    assert json.loads((folder / "reach.json").read_text()).keys() == {"gru"}
+    seconds = json.loads((folder / "seconds.json").read_text())
+    assert seconds.keys() == {"trainings", "compiled", "update", "token", "growth"}
 
 
 def test_predictions_are_those_of_the_model_row_by_row(results, tasks):

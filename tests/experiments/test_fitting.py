@@ -8,8 +8,9 @@ import pytest
 
 import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import Fitter, failed_sentences, numbered_rows
+from experiments.frame.fitting import Fitter
 from experiments.frame.models import LABELS, MIXERS, count_params, matched_width
+from experiments.frame.trainings import Training
 
 
 def loss_fn(params, batch, key):
@@ -82,15 +83,27 @@ def test_seeds_side_by_side_are_each_as_if_alone(tmp_path):
     np.testing.assert_array_equal(resumed.history["loss"][:, :3], together.history["loss"])
 
 
-def test_rows_are_numbered_and_named():
-    columns = {"loss": np.array([0.5, 0.25]), "norm": np.array([1.0, 2.0])}
-    first, second = numbered_rows({"model": "gru"}, "update", columns)
-    assert first == {"model": "gru", "update": 1, "loss": 0.5, "norm": 1.0}
-    assert second["update"] == 2 and list(numbered_rows({}, "update", {})) == []
-    assert failed_sentences("gru", np.array([True, False])) == [
-        "gru: 1 of 2 seeds had a number that is not finite, and are in no mean."
+def test_a_training_is_a_row_a_seed_and_a_row_an_update(tmp_path):
+    fitted = fit(tmp_path, 2, start=jnp.inf)
+    training = Training({"model": "gru"}, [3], fitted, {"score": np.array([0.5]), "kind": "a"})
+    [row] = training.result_rows()
+    named = {"model": "gru", "seed": 3, "status": "failed", "num_params": 1}
+    assert row == named | {"score": 0.5, "kind": "a"}
+    rows = list(training.update_rows())
+    assert [(row["epoch"], row["update"]) for row in rows] == [
+        *((1, update) for update in (1, 2, 3, 4)),
+        *((2, update) for update in (5, 6, 7, 8)),
     ]
-    assert failed_sentences("gru", np.zeros(2, bool)) == []
+    assert {"loss", "w"} <= set(rows[0])
+    [sentence] = training.failed()
+    assert sentence == "gru: 1 of 1 seeds had a number that is not finite, and are in no mean."
+    assert list(training._replace(fitted=fit(tmp_path / "good", 2)).failed()) == []
+
+
+def test_some_seeds_of_all(tmp_path):
+    fitted = fit(tmp_path, 2).with_seeds()
+    assert fitted.with_seeds() is fitted and fitted.history["loss"].shape == (1, 2, 4)
+    assert fitted.only(slice(0, 0)).history["w"].shape == (0, 2)
 
 
 def test_count_params_counts_complex_numbers_twice():

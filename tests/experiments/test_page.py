@@ -8,17 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.frame import cli
-from experiments.frame.report import Picture, Report, write_report
-from experiments.frame.run_folder import RunFolder
+from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
 from experiments.frame.verdicts import Expectation
-
-RUN = {
-    "status": "complete",
-    "seconds": 1.5,
-    "options": {"seeds": 3, "models": ("gru", "lstm"), "out": None},
-    "environment": {"versions": {"jax": "0.10.2"}, "python": "3.11"},
-}
 
 
 class Reader(html.parser.HTMLParser):
@@ -46,29 +38,27 @@ LEARNED = Expectation("1 learns", "error below 1 & above 0")
 TABLE = Table("Scores <1>", ("model", "error"), [("gru", "0.5"), ("a&b", "7")])
 REPORT = Report(
     "A claim.",
-    [LEARNED.verdict("error 2", False), LEARNED.not_run()],
-    [Picture("images/a", Figure((2, 1)), "What it shows")],
-    [TABLE],
-    ["It won."],
+    verdicts=[LEARNED.verdict("error 2", False), LEARNED.not_run()],
+    pictures=[Picture("images/a", Figure((2, 1)), "What it shows")],
+    tables=[TABLE],
+    found=["It won."],
     files={"metrics.csv": [{"a": 1}], "none.csv": [], "b.json": {"c": 2}, "d.txt": "text"},
 )
 
 
 @pytest.fixture
-def written(tmp_path):
+def page(written):
     """`(report, status) -> (folder, page)`."""
 
     def write(report=REPORT, status="complete"):
-        with RunFolder.create("name", tmp_path / "run") as folder:
-            write_report("name", report, RUN | {"status": status}, folder)
-            path = folder.keep()
-        return path, (path / "report.html").read_text()
+        folder = written(report, status)
+        return folder, (folder / "report.html").read_text()
 
     return write
 
 
-def test_everything_is_there_and_nothing_is_fetched(written):
-    folder, text = written()
+def test_everything_is_there_and_nothing_is_fetched(page):
+    folder, text = page()
     read = Reader(text)
     for expected in ("A claim.", "Scores <1>", "a&b", "It won.", "gru lstm", "versions: jax"):
         assert expected in read.text
@@ -80,8 +70,8 @@ def test_everything_is_there_and_nothing_is_fetched(written):
     assert ("td", {"class": "fail"}) in read.tags and ("td", {"class": "number"}) in read.tags
 
 
-def test_verdicts_and_pictures_come_before_the_tables(written):
-    folder, text = written()
+def test_verdicts_and_pictures_come_before_the_tables(page):
+    folder, text = page()
     in_order = ["A claim.", "It won.", "error below 1", "data:image", "Scores", "versions: jax"]
     places = [text.index(part) for part in in_order]
     assert places == sorted(places)
@@ -90,8 +80,8 @@ def test_verdicts_and_pictures_come_before_the_tables(written):
     assert places == sorted(places)
 
 
-def test_verdicts_are_counted_and_what_failed_is_said(written):
-    folder, text = written()
+def test_verdicts_are_counted_and_what_failed_is_said(page):
+    folder, text = page()
     words = [one["word"] for one in json.loads((folder / "verdicts.json").read_text())]
     assert words == ["FAIL", "not run"]
     read = Reader(text).text
@@ -99,8 +89,8 @@ def test_verdicts_are_counted_and_what_failed_is_said(written):
     assert "1 learns: expected, error below 1 & above 0; measured, error 2." in read
 
 
-def test_files_are_written_by_their_ending_and_none_without_rows(written, capsys):
-    folder, _ = written()
+def test_files_are_written_by_their_ending_and_none_without_rows(page, capsys):
+    folder, _ = page()
     names = {path.name for path in folder.iterdir()}
     assert names == {
         *("b.json", "d.txt", "images", "metrics.csv"),
@@ -112,14 +102,14 @@ def test_files_are_written_by_their_ending_and_none_without_rows(written, capsys
     assert out.index("Scores") < out.index("1 learns")
 
 
-def test_an_interrupted_run_says_so_among_what_failed(written):
-    _, text = written(Report("A claim."), "interrupted")
+def test_an_interrupted_run_says_so_among_what_failed(page):
+    _, text = page(Report("A claim."), "interrupted")
     read = Reader(text)
     assert "The run was interrupted" in read.text and "Nothing was measured." in read.text
 
 
-def test_a_complete_run_does_not_speak_of_an_interruption(written):
-    assert "The run was interrupted" not in Reader(written()[1]).text
+def test_a_complete_run_does_not_speak_of_an_interruption(page):
+    assert "The run was interrupted" not in Reader(page()[1]).text
 
 
 def test_a_part_that_is_missing_is_not_judged():

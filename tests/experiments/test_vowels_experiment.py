@@ -44,9 +44,9 @@ def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, ca
     assert all(float(row["accuracy"]) > 0.8 for row in results)
 
     metrics = rows(once / "metrics.csv")
-    assert len(metrics) == 2 * 2 * 12
-    assert float(metrics[11]["loss"]) < float(metrics[0]["loss"])
-    assert metrics[11]["accuracy"] == results[0]["accuracy"]
+    assert len(metrics) == 2 * 2 * 12 * 10
+    assert float(metrics[119]["loss"]) < float(metrics[0]["loss"])
+    assert metrics[119]["accuracy"] == results[0]["accuracy"]
     for name in ("gradient_norm", "recurrent_gradient_norm", "input_gradient_norm"):
         assert all(float(row[name]) > 0 for row in metrics)
 
@@ -76,7 +76,7 @@ def test_a_failed_seed_is_counted_and_not_averaged():
     fitted = Fitted(None, history, 10, np.array([False, True, False]), 1.0)
     trained = Trained("lstm", "mean", fitted, ())
     assert trained.summary == "80.0 ± 14.1 %, 1 failed"
-    made = report(Config(epochs=2), [trained])
+    made = report(Config(epochs=2), [trained]).completed()
     expected = ("lstm", "mean", "10", "80.0 ± 14.1", "70.0", "90.0", "1 of 3", "1")
     assert made.tables[0].rows == [expected]
     assert [row["status"] for row in made.files["results.csv"]] == ["ok", "failed", "ok"]
