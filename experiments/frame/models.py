@@ -84,7 +84,7 @@ MODELS: Mapping[str, Model] = {
     "convolutional": Model(
         "S4D as a convolution",
         LAYER,
-        lambda s, **o: jr.convolutional(jr.s4d(s.N, **o)),
+        lambda s, **o: jr.recurrent(jr.s4d(s.N, **o), jr.convolution()),
         "4*D*N + D",
         CONVOLVED,
     ),

@@ -47,9 +47,8 @@ def test_an_lstm_by_hand():
 
 
 def test_a_layer_that_forgets_masks_and_resets_is_found_out():
-    def careless(params, carry, xs, mask, reset, key):
-        del mask, reset
-        return jr.Rollout(carry + xs.sum(0), carry + xs.cumsum(0))
+    def careless(params, carry, steps, key):
+        return jr.Rollout(carry + steps.xs.sum(0), carry + steps.xs.cumsum(0))
 
     layer = jr.Layer(
         init=lambda key, num_inputs: jnp.zeros(num_inputs),
@@ -59,8 +58,8 @@ def test_a_layer_that_forgets_masks_and_resets_is_found_out():
     )
     assert support(layer) == (True, False, False, True)
     forgetful = layer._replace(
-        unroll=lambda params, carry, xs, mask, reset, key: jr.Rollout(
-            carry, xs + jnp.arange(len(xs))[:, None]
+        unroll=lambda params, carry, steps, key: jr.Rollout(
+            carry, steps.xs + jnp.arange(len(steps.xs))[:, None]
         )
     )
     assert support(forgetful) == (False, False, False, False)
