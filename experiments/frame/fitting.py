@@ -156,24 +156,16 @@ class Fitter:
             every: Epochs from one checkpoint to the next.
             epoch_done: Called with the number of epochs just finished.
         """
-        start = time.perf_counter()
 
-        def one_epoch(state, epoch):
+        def run_epoch(state, epoch):
             epoch_key = None if key is None else jax.random.fold_in(key, epoch)
-            state, metrics = self.run_epoch(state, batches(epoch), epoch_key)
-            return state, metrics | dict(self.score(state.params))
+            return self.run_epoch(state, batches(epoch), epoch_key)
 
-        state, history = checkpoints.run(
-            training,
-            self.initial_state(params),
-            num_epochs,
-            one_epoch,
-            every=every,
-            epoch_done=epoch_done,
+        state = self.initial_state(params)
+        params, history, seconds = self._run(
+            training, state, run_epoch, num_epochs, checkpoints, every, epoch_done
         )
-        params = jax.device_get(state.params)
         failed = failed_rows(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], (history, params)))
-        seconds = time.perf_counter() - start
         return Fitted(params, history, count_params(params), failed[0], seconds)
 
     def fit_seeds(
@@ -191,22 +183,27 @@ class Fitter:
 
         The arguments are those of `fit`; minibatches are `[S, updates, ...]`.
         """
-        start = time.perf_counter()
 
-        def one_epoch(states, epoch):
-            states, metrics = self.run_epoch_of_seeds(states, batches(epoch))
-            return states, metrics | dict(self.score(states.params))
+        def run_epoch(states, epoch):
+            return self.run_epoch_of_seeds(states, batches(epoch))
 
-        states, history = checkpoints.run(
-            training,
-            self.initial_states(params),
-            num_epochs,
-            one_epoch,
-            every=every,
-            epoch_done=epoch_done,
+        states = self.initial_states(params)
+        params, history, seconds = self._run(
+            training, states, run_epoch, num_epochs, checkpoints, every, epoch_done
         )
-        params = jax.device_get(states.params)
         history = {name: np.moveaxis(values, 1, 0) for name, values in history.items()}
         num_params = count_params(jax.tree.map(lambda leaf: leaf[0], params))
-        failed = failed_rows(history, params)
-        return Fitted(params, history, num_params, failed, time.perf_counter() - start)
+        return Fitted(params, history, num_params, failed_rows(history, params), seconds)
+
+    def _run(self, training, state, run_epoch, num_epochs, checkpoints, every, epoch_done):
+        """`(params, history, seconds)`; the history with a leading axis of epochs."""
+        start = time.perf_counter()
+
+        def one_epoch(state, epoch):
+            state, metrics = run_epoch(state, epoch)
+            return state, metrics | dict(self.score(state.params))
+
+        state, history = checkpoints.run(
+            training, state, num_epochs, one_epoch, every=every, epoch_done=epoch_done
+        )
+        return jax.device_get(state.params), history, time.perf_counter() - start

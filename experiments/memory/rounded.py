@@ -47,7 +47,7 @@ def rounded(cell: Cell, rounding: Rounding) -> Cell:
         h = h + lax.stop_gradient(middle - h)
         return carry._replace(h=jnp.where(rounding.kept, h, 0))
 
-    return cell._replace(advance=advance, split=None)
+    return cell._replace(advance=advance)
 
 
 def to_levels(h: Any, levels: Any) -> Any:

@@ -205,4 +205,4 @@ def evaluator_name(setting: Setting) -> str:
     model = make_model(setting.width)
     params = model.init(jax.random.key(0), 1)
     xs = jnp.zeros((1, setting.truncation, 1))
-    return jax.eval_shape(functools.partial(jr.unroll, model), params, xs).info[0].evaluator
+    return repr(jax.eval_shape(functools.partial(jr.unroll, model), params, xs).info[0])

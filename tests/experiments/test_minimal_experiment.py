@@ -53,7 +53,7 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
         ("test", "ok", "False"),
         ("test", "ok", "False"),
     ]
-    assert {row["evaluator"] for row in seeds} == {"sequential"}
+    assert {row["evaluator"] for row in seeds} == {"sequential()"}
     assert len(rows(whole / "metrics.csv")) == 5 * 25
     assert len(rows(whole / "errors.csv")) == 9 * 15 * 36
     report = (whole / "report.html").read_text()
