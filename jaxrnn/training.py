@@ -184,7 +184,7 @@ def make_tbptt_step(
 def make_epoch_step(
     loss_fn: LossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
-    """Makes many training steps in one scan, so that one `jit` call runs a whole epoch.
+    """Makes an epoch of training steps in one scan, which one `jit` call runs.
 
     Args:
         loss_fn: as in `make_train_step`.
