@@ -127,7 +127,7 @@ def _kept(logits, top_k, top_p):
     num_tokens = logits.shape[-1]
     top_k = num_tokens if top_k is None else top_k
     if top_k > num_tokens:
-        raise ValueError(f"top_k must be at most the number of tokens {num_tokens}, got {top_k}.")
+        raise ValueError(f"top_k must be at most {num_tokens}, the number of tokens, got {top_k}.")
     values, tokens = jax.lax.top_k(logits, top_k)
     kept = jnp.ones(values.shape, bool)
     if top_p is not None:

@@ -127,7 +127,7 @@ def test_half_precision_is_drawn_in_float32():
         ({"temperature": np.ones(2)}, ValueError, "^temperature must be one number"),
         ({"temperature": 1.0, "top_k": 0}, ValueError, "^top_k must be at least 1, got 0"),
         ({"temperature": 1.0, "top_k": 2.0}, TypeError, "^top_k must be an int"),
-        ({"temperature": 1.0, "top_k": 6}, ValueError, "^top_k must be at most the 5 tokens"),
+        ({"temperature": 1.0, "top_k": 6}, ValueError, "^top_k must be at most 5"),
         ({"temperature": 1.0, "top_p": 0}, ValueError, r"^top_p must be a number in \(0, 1\]"),
         ({"temperature": 1.0, "top_p": 1.1}, ValueError, "^top_p must be a number"),
         ({"top_k": 3}, ValueError, "^temperature must be given to sample with top_k"),

@@ -295,7 +295,7 @@ def test_errors_name_the_argument(writer):
         ({"temperature": 1.0}, ValueError, "^key must be a PRNG key to sample"),
         ({"temperature": 1.0, "key": 3}, TypeError, "^key must be one PRNG key"),
         ({"temperature": 1.0, "key": KEY, "top_k": 0}, ValueError, "^top_k must be at least 1"),
-        ({"temperature": 1.0, "key": KEY, "top_k": 8}, ValueError, "^top_k must be at most the 7"),
+        ({"temperature": 1.0, "key": KEY, "top_k": 8}, ValueError, "^top_k must be at most 7"),
         ({"stop": 0.5}, TypeError, "^stop must be integer tokens"),
         ({"pad": 0.5}, TypeError, "^pad must be integer tokens"),
         ({"mask": np.ones(2)}, ValueError, "^mask must have the shape"),
