@@ -136,7 +136,7 @@ class Layer(ModelValue, _LayerFields):
         initial_carry: `(params, batch_shape=()) -> carry`; `()` for a layer without memory.
         unroll: `(params, carry, steps, key) -> Rollout`, time first.
         num_outputs: `(num_inputs) -> int`.
-        causal: False for a layer that sees the future, which cannot stream.
+        causal: False for a layer whose outputs depend on later steps; such a layer cannot stream.
         num_feature_axes: number of axes of x after batch and time (`embed` has 0).
         roles: what each parameter is for, as in `Cell`.
     """

@@ -52,7 +52,9 @@ def open_uniform(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> 
 def check_radii(r_min: float, r_max: float) -> None:
     """Raises unless 0 <= r_min < r_max <= 1."""
     if not 0 <= r_min < r_max <= 1:
-        raise ValueError(f"r_min < r_max must be radii in [0, 1], got {r_min} and {r_max}.")
+        raise ValueError(
+            f"r_min and r_max must satisfy 0 <= r_min < r_max <= 1, got {r_min} and {r_max}."
+        )
 
 
 def log_steps(

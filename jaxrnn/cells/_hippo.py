@@ -99,7 +99,7 @@ def diagonal_eigenvalues(kind: str, state_size: int) -> np.ndarray:
     if kind == "real":
         return -(np.arange(state_size) + 1.0)
     if state_size % 2:
-        raise ValueError(f"state_size must be even, states come in pairs, got {state_size}.")
+        raise ValueError(f"state_size must be even, for conjugate pairs, got {state_size}.")
     if kind == "legs":
         return hippo_eigen(state_size)[0]
     pairs = np.arange(state_size // 2)

@@ -53,8 +53,8 @@ def select_carry(flag: Any, yes: Carry, no: Carry) -> Carry:
     for leaf in jax.tree.leaves(yes):
         if jnp.shape(leaf)[: flag.ndim] != flag.shape:
             raise ValueError(
-                f"flag must be a leading part of every leaf, got {flag.shape} "
-                f"for a leaf {jnp.shape(leaf)}."
+                f"flag must have the leading axes of every leaf, got the shape {flag.shape} "
+                f"for a leaf of shape {jnp.shape(leaf)}."
             )
     return select(flag, yes, no)
 

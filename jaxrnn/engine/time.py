@@ -1,4 +1,4 @@
-"""The time axis turned round, for models that read a sequence from its end."""
+"""The time axis reversed, for models that read a sequence from its end."""
 
 from typing import Any
 

@@ -136,7 +136,9 @@ def step(
         (2, 4)
     """
     if not getattr(model, "causal", True):
-        raise ValueError(f"model must be causal to stream, got {model!r}, which sees the future.")
+        raise ValueError(
+            f"model must be causal to stream, got {model!r}, whose outputs depend on later steps."
+        )
     x = checks.arrays(x, "x")
     leading = checks.leading_shape(x, model.num_feature_axes, "x", has_time=False)
     rollout = unroll(

@@ -77,7 +77,8 @@ class Chunked(EvaluatorValue):
         def joined(leaf):
             return leaf.reshape(whole, *leaf.shape[2:])
 
-        # Only the rest: the info has the same structure as ever, with no chunk of full size.
+        # The only chunk is a rest. The info has the same structure as ever, with no chunk of full
+        # size.
         if 0 < num_steps < size:
             carry, (outputs, info) = run(params, carry, steps)
             none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)

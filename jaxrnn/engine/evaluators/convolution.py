@@ -40,14 +40,14 @@ class Convolution(EvaluatorValue):
 
     def check_cell(self, cell: Cell) -> None:
         """Raises unless the cell is linear, the same at all steps, and keeps features apart."""
-        # A cell that gives its own response has said so itself.
+        # A cell with its own `response` need not be tested.
         if cell.response is None:
             _check_cell(cell)
 
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
-        # A reset cuts the sum over past steps at a place of its own in every row: there is no one
-        # kernel any more.
+        # With resets the sum over past steps starts elsewhere in every row, which no single kernel
+        # can express.
         if steps.reset is not None or steps.xs.shape[0] <= 1:
             return Sequential()(cell, params, carry, steps)
         return nan_shielded(self._at_once, cell, params, carry, steps)
@@ -223,7 +223,7 @@ def _check_cell(cell):
             )
         if (scaled != -2 * first).any():
             raise ValueError(
-                "cell must be linear in x to be a convolution, -2 x does not give -2 y."
+                "cell must be linear in x to be a convolution, but -2 x does not give -2 y."
             )
 
 

@@ -27,7 +27,7 @@ def nan_shielded(
         cell: a cell whose x is one array with one feature axis.
         params: its parameters.
         carry: the carry before the first step.
-        steps: what is read, time first, with at least one step.
+        steps: the inputs and their flags, time first, with at least one step.
 
     Returns:
         The rollout of `inner` with NaN put back.
@@ -58,9 +58,9 @@ def _not_finite(carry: Carry, num_batch_axes: int) -> Array:
 
 def _reached(bad: Array, bad_carry: Array, reset: Reset) -> Array:
     """bool `[T, *batch]`: whether a bad step, or a bad carry, of the same sequence came before."""
-    # Compares two numbers for each step: that of the last bad step so far (0 is the carry,
-    # -1 for none) and that of the step its sequence started with (0 for the sequence of the carry).
-    # Steps count from 1.
+    # Steps count from 1. For each step two numbers are compared: that of the last bad step so far
+    # (0 is a bad carry, -1 is none), and that of the first step of its sequence (0 if its sequence
+    # goes back to the carry).
     steps = jnp.arange(1, len(bad) + 1).reshape(-1, *[1] * (bad.ndim - 1))
     last_bad = lax.cummax(jnp.where(bad, steps, jnp.where(bad_carry, 0, -1)))
     start = 0 if reset is None else lax.cummax(jnp.where(reset, steps, 0))

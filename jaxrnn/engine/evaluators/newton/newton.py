@@ -74,8 +74,8 @@ class Newton(EvaluatorValue):
         if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, steps.xs))):
             return Sequential()(cell, params, carry, steps)
         step, data = _problem(cell, params, carry, steps)
-        # A while loop has no reverse derivative, and that of the iterations would be wrong before
-        # convergence and waste after it: `_at_solution` has the derivatives.
+        # A while loop has no reverse derivative. The guess gets that of the solution from
+        # `_at_solution`, which needs no iterations.
         guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
         carries = step.unpack(_at_solution(step, guess, data))
         frozen = lax.stop_gradient(data)

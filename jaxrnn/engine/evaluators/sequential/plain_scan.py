@@ -18,9 +18,9 @@ def plain_scan(
         cell: the cell.
         scan_unroll: number of steps that `lax.scan` unrolls.
         params: its parameters.
-        initial: what a reset returns to; None where there is no reset.
+        initial: the carry that a reset returns to; None where there is no reset.
         carry: the carry before the first step.
-        steps: what is read, time first.
+        steps: the inputs and their flags, time first.
 
     Returns:
         `(carry, outputs)`.

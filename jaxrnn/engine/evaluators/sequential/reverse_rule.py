@@ -46,9 +46,9 @@ def reverse_rule(
         cell: the cell.
         scan_unroll: number of steps that both scans unroll.
         params: its parameters.
-        initial: what a reset returns to; None where there is no reset.
+        initial: the carry that a reset returns to; None where there is no reset.
         carry: the carry before the first step.
-        steps: what is read, time first.
+        steps: the inputs and their flags, time first.
 
     Returns:
         `(carry, outputs)`.
@@ -68,7 +68,7 @@ def reverse_rule(
 
 
 class _Given(NamedTuple):
-    """The differentiable arguments of the rule; `initial` is what a reset returns to."""
+    """The differentiable arguments of the rule; a reset returns to `initial`."""
 
     params: Params
     initial: Carry
@@ -208,8 +208,8 @@ def _through_block(cell, scan_unroll, num_batch_axes, given, state, block):
         before, u, of_output, z, mask, reset = inputs
         # λₜ: what later steps give to this carry and what its own output gives.
         of_carry = add_some(of_carry, of_output)
-        # `held` takes a number from the step or from the carry before it, so its transpose sends
-        # the cotangent one way or the other: at a masked step it passes by unchanged.
+        # `held` takes the carry from the step or from before it, so its transpose sends the
+        # cotangent one way or the other: at a masked step it passes by unchanged.
         of_carry, passed_by = (of_carry, None) if mask is None else split_by(mask, of_carry)
         _, pull = jax.vjp(cell.advance.update, before, u)
         of_carry, delta = pull(of_carry)
