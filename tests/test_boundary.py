@@ -115,12 +115,7 @@ WRONG_CHOICES = {
     "another tree": (jnp.array([True, False]), (1,), TypeError, "yes must have the structure"),
     "another batch": (jnp.ones(2, bool), state(1, 3), ValueError, "yes.vector must have the shape"),
     "a flag for steps": (jnp.ones(3, bool), state(1, 2), ValueError, "flag must have the leading"),
-    "a flag for entries": (
-        jnp.ones((2, 2), bool),
-        state(1, 2),
-        ValueError,
-        "flag must have the lead",
-    ),
+    "a flag for entries": (jnp.ones((2, 2), bool), state(1, 2), ValueError, "flag must have the"),
 }
 
 
