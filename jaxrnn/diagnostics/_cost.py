@@ -9,7 +9,7 @@ from jax.extend import core
 from jaxrnn.diagnostics._operations import multiply_adds
 from jaxrnn.engine import checks
 from jaxrnn.engine.unroll import unroll
-from jaxrnn.types import Evaluator, Model
+from jaxrnn.types import Evaluator, Model, Params
 
 _VIEWS = {"reshape", "transpose", "squeeze", "expand_dims", "slice"}
 
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
 def count_cost(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
     time_major: bool = False,

@@ -9,17 +9,17 @@ from jax import lax
 from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import precision
 from jaxrnn.engine.flat_carry import FlatCarry
-from jaxrnn.types import Model, Steps
+from jaxrnn.types import Carry, Mask, Model, Params, Reset, Steps
 
 
 def carry_jacobians(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
 ) -> jax.Array:
     """The Jacobian of the map from carry to carry, at every step of a run.

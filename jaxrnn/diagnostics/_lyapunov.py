@@ -10,19 +10,19 @@ from jaxrnn.diagnostics._jacobians import advance_with_jacobian, flat_carry
 from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import select
-from jaxrnn.types import Model
+from jaxrnn.types import Carry, Mask, Model, Params, Reset
 
 
 def lyapunov_exponents(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
     num_exponents: int | None = None,
     num_transient_steps: int = 0,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
 ) -> jax.Array:
     """The Lyapunov exponents of a run, nats per step, the largest one first.

@@ -7,19 +7,19 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.unroll import carries
-from jaxrnn.types import Model
+from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset
 
 
 def carry_norms(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
-    key: Any = None,
+    key: Key = None,
 ) -> Any:
     """The norm of every leaf of the carry, after every step.
 

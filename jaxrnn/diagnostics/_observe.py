@@ -7,7 +7,7 @@ from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.unroll import unroll
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Model, Rollout, Steps
+from jaxrnn.types import Carry, Cell, Key, Layer, Mask, Model, Params, Reset, Rollout, Steps
 
 
 class Run(NamedTuple):
@@ -38,13 +38,13 @@ def observe(
     observer: Observer,
     options: tuple[Any, ...],
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
-    carry: Any,
-    mask: Any,
-    reset: Any,
+    carry: Carry,
+    mask: Mask,
+    reset: Reset,
     time_major: bool,
-    key: Any = None,
+    key: Key = None,
 ) -> Any:
     """What `observer(run, *options)` returns for these sequences; options are hashable."""
     as_layer(model)  # Raises for what is neither.

@@ -13,18 +13,18 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.masking import restarted, zero_masked
 from jaxrnn.engine.precision import project
-from jaxrnn.types import Affine, Cell
+from jaxrnn.types import Affine, Carry, Cell, Mask, Params, Reset
 
 
 def saturation(
     cell: Cell,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
     dtype: Any = jnp.float32,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
 ) -> jax.Array:
     """The share of units through which exactly no gradient passes, at every step.
@@ -56,7 +56,7 @@ def saturation(
         >>> import jaxrnn as jr
         >>> cell = jr.elman(2)
         >>> params = jr.cells.ElmanParams(jnp.array([[1.0, 10.0]]), jnp.zeros((2, 2)), jnp.zeros(2))
-        >>> saturation(cell, params, jnp.array([[0.5], [1.0], [-20.0]]))
+        >>> saturation(cell, params, jnp.array([[0.5], [3.0], [-20.0]]))
         Array([0. , 0.5, 1. ], dtype=float32)
     """
     checks.is_cell(cell)

@@ -12,19 +12,19 @@ from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
-from jaxrnn.types import Model
+from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset
 
 
 def input_sensitivity(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
-    key: Any = None,
+    key: Key = None,
 ) -> jax.Array:
     """How strongly every output depends on every input.
 
@@ -66,14 +66,14 @@ def input_sensitivity(
 
 def last_output_sensitivity(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
-    key: Any = None,
+    key: Key = None,
 ) -> jax.Array:
     """How strongly the last real output depends on every input: one row of `input_sensitivity`.
 
@@ -110,15 +110,15 @@ def last_output_sensitivity(
 
 def memory_horizon(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
     threshold: float = 1 / math.e,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
-    key: Any = None,
+    key: Key = None,
 ) -> jax.Array:
     """How many steps back the last real output depends on its inputs.
 

@@ -17,20 +17,20 @@ from jax import lax
 from jaxrnn.diagnostics._jacobians import advance_with_jacobian, flat_carry
 from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine.masking import select
-from jaxrnn.types import Model
+from jaxrnn.types import Carry, Mask, Model, Params, Reset
 
 _MOST_SWEEPS = 40
 
 
 def jacobian_spectrum(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
     start: int = 0,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
 ) -> jax.Array:
     """Logarithms of the singular values of ∂hₜ / ∂hₖ, for every t and one k.

@@ -17,7 +17,7 @@ from jaxrnn.generation._feedback import (
     read_prompt,
 )
 from jaxrnn.generation._sampling import check_choice, next_token
-from jaxrnn.types import Model
+from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset
 
 
 class FreeRun(NamedTuple):
@@ -52,15 +52,15 @@ class Generated(NamedTuple):
 
 def free_run(
     model: Model,
-    params: Any,
+    params: Params,
     prompt: Any,
     num_steps: int,
     *,
     feed: Feed = own_output,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
-    key: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
 ) -> FreeRun:
     """Runs a model on a prompt and then on its own outputs.
 
@@ -109,7 +109,7 @@ def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
 
 def generate(
     model: Model,
-    params: Any,
+    params: Params,
     prompt: Any,
     num_steps: int,
     *,
@@ -118,10 +118,10 @@ def generate(
     top_p: Any = None,
     stop_token: int | Sequence[int] | None = None,
     pad: int = 0,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
-    key: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
 ) -> Generated:
     """Continues a prompt of tokens, greedily or by sampling.
 

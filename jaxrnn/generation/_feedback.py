@@ -16,7 +16,7 @@ from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.sequences._pooling import last_valid
-from jaxrnn.types import Model, Steps
+from jaxrnn.types import Key, Mask, Model, Params, Reset, Steps
 
 Feed = Callable[[Any, Any, Any], Any]
 """`(y, x, key) -> x`: the next input, from an output and the input that gave it."""
@@ -103,12 +103,12 @@ def next_input(feed: Feed, progress: Progress, key: Any, use: Any) -> Any:
 
 def read_step(
     model: Model,
-    params: Any,
+    params: Params,
     progress: Progress,
     x: Any,
-    mask: Any = None,
-    reset: Any = None,
-    key: Any = None,
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
 ) -> Progress:
     """Reads one step: masked rows keep their progress, a reset forgets what was read."""
     carry, y = step(model, params, progress.carry, x, mask=mask, reset=reset, key=key)
@@ -141,11 +141,11 @@ def _has_read(mask, reset):
 
 def feed_back(
     model: Model,
-    params: Any,
+    params: Params,
     progress: Progress,
     num_steps: int,
     feed: Feed,
-    key: Any = None,
+    key: Key = None,
     *,
     is_last: Callable[[Any], Any] | None = None,
     blank: Any = 0,

@@ -23,18 +23,18 @@ from jaxrnn.generation._feedback import (
     read_step,
 )
 from jaxrnn.generation._sampling import check_numbers
-from jaxrnn.types import Model, Rollout
+from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset, Rollout
 
 
 def teacher_forced(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
-    key: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
 ) -> Rollout:
     """Runs a causal model on the true inputs: every output predicts from the true prefix.
 
@@ -74,15 +74,15 @@ def teacher_forced(
 
 def scheduled_sampling(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     rate: Any,
     *,
-    key: Any,
+    key: Key,
     feed: Feed = own_output,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
 ) -> Rollout:
     """Runs a model on the truth at some steps and on its own outputs at the others.
 

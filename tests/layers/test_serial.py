@@ -43,7 +43,7 @@ def test_worked_numbers():
     rollout = jr.unroll(layer, params, xs, reset=reset)
     np.testing.assert_array_equal(rollout.outputs[:, 0], [2.5, 6.5, 0.5])
     assert rollout.carry == (jr.cells.ElmanCarry(jnp.zeros(1)), ())
-    assert [getattr(info, "evaluator", info) for info in rollout.info] == ["sequential", ()]
+    assert [getattr(info, "evaluator", info) for info in rollout.info] == [jr.sequential(), ()]
 
 
 def test_it_is_one_call_after_another(case):
