@@ -51,11 +51,13 @@ from jaxrnn.engine.carry import broadcast_carry, detach, select_carry
 from jaxrnn.engine.evaluators.associative import associative
 from jaxrnn.engine.evaluators.auto import auto
 from jaxrnn.engine.evaluators.chunked import ChunkedInfo, chunked
-from jaxrnn.engine.evaluators.convolution import convolutional
+from jaxrnn.engine.evaluators.chunkwise import chunkwise
+from jaxrnn.engine.evaluators.convolution import convolution
 from jaxrnn.engine.evaluators.newton.newton import NewtonInfo, newton
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.unroll import carries, step, unroll
+from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
@@ -120,7 +122,7 @@ from jaxrnn.sequences import (
     unpack,
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
-from jaxrnn.types import Affine, Cell, Evaluator, Layer, Rollout, Split
+from jaxrnn.types import Affine, Cell, Evaluator, Layer, Model, Rollout, Split, Steps
 
 __all__ = [
     # Records
@@ -128,8 +130,11 @@ __all__ = [
     "Cell",
     "Evaluator",
     "Layer",
+    "Model",
     "Rollout",
     "Split",
+    "Steps",
+    "model_factory",
     # Running a model
     "unroll",
     "step",
@@ -145,7 +150,8 @@ __all__ = [
     "NewtonInfo",
     "newton",
     "sequential",
-    "convolutional",
+    "chunkwise",
+    "convolution",
     "linear_scan",
     # Cells
     "elman",

@@ -1,4 +1,9 @@
-"""What each parameter is for, told by its name."""
+"""What each parameter is for, as the models declare it.
+
+The class of a record of parameters says it in an attribute `roles`; a model says it in the field of
+that name, for parameters without a class of their own. Both are tree prefixes of the parameters: a
+word for everything below, or an entry for each child, by its name.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,39 +11,45 @@ import jax
 import jax.numpy as jnp
 import optax
 
-_RECURRENT = ("peephole", "projection_kernel")
-# Eigenvalues and steps of linear recurrences, by what is learned of them.
-_SSM = (
-    *("decay_logit", "decay_log", "eigenvalue_logit", "eigenvalue_imag", "step_log"),
-    *("nu_log", "theta_log", "gamma_log", "low_rank_real", "low_rank_imag"),
-    *("a_log", "dt_bias", "log_rate", "step_bias"),
-)
-_READOUT = ("output_", "skip", "norm_")
-# Records over time in which nothing of the above has a name.
-_OVER_TIME = (
-    *("MinGRUParams", "MinLSTMParams", "MLSTMParams", "MambaParams", "Mamba2Params"),
-    *("CausalConvParams", "SelfAttentionParams"),
-)
+ROLES = ("input", "recurrent", "ssm", "readout")
 
 
-def parameter_labels(params: Any) -> Any:
+def parameter_labels(params: Any, model: Any = None) -> Any:
     """Names what each parameter is for, as `optax.multi_transform` wants it.
 
-    * `"recurrent"`: what multiplies the carry: `recurrent_...`, `peephole`, `projection_kernel`,
-      and a learned `initial_carry`.
-    * `"ssm"`: eigenvalues, rates and steps of linear recurrences, `decay_log`, `step_log` and their
-      like, which want no weight decay and a smaller learning rate.
-    * `"input"`: what reads x: the other parameters of a record that has one of those, or is that of
-      a layer over time (minGRU, minLSTM, mLSTM, Mamba, convolution, attention), biases among them,
-      and embedding tables.
-    * `"readout"`: everything else: `output_...`, `skip...` and `norm_...` of such a record, dense
-      layers, gated perceptrons and norms wherever they stand.
+    * `"input"`: it reads x (kernels, embedding tables, and their biases).
+    * `"recurrent"`: it multiplies the carry, or is a learned initial one.
+    * `"ssm"`: an eigenvalue, a rate or a step of a linear recurrence, which wants no weight decay
+      and a smaller learning rate.
+    * `"readout"`: it makes outputs of what was read: output kernels, skips, norms, dense layers.
+    * `"unlabelled"`: nobody has declared what it is for.
+
+    The class of a record of parameters declares the roles of its fields,
+
+        class ElmanParams(NamedTuple):
+            kernel: Any
+            recurrent_kernel: Any
+            bias: Any
+            roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
+
+    or one word for all of them. A field that holds the parameters of another model has no entry:
+    their own class says it. Where parameters have no such class, the model declares their roles:
+    see `simple_cell`.
 
     Args:
-        params: The parameters of a cell, of a layer, or any tree of those.
+        params: The parameters of a model, or any tree of those.
+        model: The model whose parameters these are. What it declares counts before what the
+            classes of the parameters declare. For `optax.multi_transform` it is bound by
+            `functools.partial(parameter_labels, model=model)`.
 
     Returns:
         A tree like `params` of strings.
+
+    Raises:
+        TypeError: A declared role is not a string, roles go on where the parameters end, or
+            `model` is not a record with roles.
+        ValueError: A declared role is another word, or is declared for a parameter that does not
+            exist.
 
     Example:
         >>> import optax, jaxrnn as jr
@@ -60,29 +71,18 @@ def parameter_labels(params: Any) -> Any:
         >>> bool(updates.ssm.a_log.any()), bool(updates.kernel.any())
         (False, True)
     """
-    flat, tree = jax.tree_util.tree_flatten_with_path(params)
-    paths = [[_name(entry) for entry in path] for path, _ in flat]
-    over_time = {
-        tuple(path[:-1])
-        for path, (entries, _) in zip(paths, flat, strict=True)
-        if path and (_is_recurrent(path[-1]) or path[-1] in _SSM or _is_over_time(params, entries))
-    }
-
-    def label(path):
-        name = path[-1] if path else ""
-        if "initial_carry" in path or _is_recurrent(name):
-            return "recurrent"
-        if name in _SSM:
-            return "ssm"
-        if name == "table" or (tuple(path[:-1]) in over_time and not name.startswith(_READOUT)):
-            return "input"
-        return "readout"
-
-    return tree.unflatten([label(path) for path in paths])
+    if model is not None and not hasattr(model, "roles"):
+        raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
+    roles = None if model is None else model.roles
+    check_roles(roles, "model.roles")
+    return _labels(params, roles, "model.roles")
 
 
 class GradientNorms(NamedTuple):
-    """Global norms: `total`, and those of its parts `recurrent` (ssm too), `input`, `readout`."""
+    """Global norms: `total`, and those of its parts `recurrent` (ssm too), `input`, `readout`.
+
+    A part is None when no parameter has its label.
+    """
 
     total: Any
     recurrent: Any
@@ -90,7 +90,7 @@ class GradientNorms(NamedTuple):
     readout: Any
 
 
-def gradient_norms(gradients: Any) -> GradientNorms:
+def gradient_norms(gradients: Any, model: Any = None) -> GradientNorms:
     """The norm of a gradient by what its parameters are for: recurrent against input.
 
         ‖g‖ = √Σ |gᵢ|² over the parameters of one of the `parameter_labels`
@@ -100,51 +100,101 @@ def gradient_norms(gradients: Any) -> GradientNorms:
 
     Args:
         gradients: A tree like the parameters, real or complex.
+        model: The model whose parameters these are, as in `parameter_labels`.
 
     Returns:
-        `GradientNorms`, computed in at least float32; a part without parameters is 0.
+        `GradientNorms`, computed in at least float32. A part is None when no parameter has its
+        label; unlabelled parameters count in `total` alone.
+
+    Raises:
+        TypeError: As `parameter_labels`.
+        ValueError: As `parameter_labels`.
 
     Example:
         >>> import jaxrnn as jr
         >>> kernel, recurrent_kernel = jnp.full((1, 4), 2.0), jnp.full((4, 4), 0.75)
         >>> gradients = jr.cells.ElmanParams(kernel, recurrent_kernel, bias=jnp.zeros(4))
         >>> norms = gradient_norms(gradients)
-        >>> float(norms.total), float(norms.recurrent), float(norms.input)
-        (5.0, 3.0, 4.0)
+        >>> float(norms.total), float(norms.recurrent), float(norms.input), norms.readout
+        (5.0, 3.0, 4.0, None)
     """
-    labels = jax.tree.leaves(parameter_labels(gradients))
+    labels = jax.tree.leaves(parameter_labels(gradients, model))
     # A square of float16 overflows beyond 256.
     leaves = [
         jnp.asarray(leaf, jnp.promote_types(jnp.result_type(leaf), jnp.float32))
         for leaf in jax.tree.leaves(gradients)
     ]
 
-    def norm(wanted):
-        chosen = [leaf for leaf, label in zip(leaves, labels, strict=True) if label in wanted]
-        return jnp.asarray(optax.tree.norm(chosen))
+    def norm_of(*roles):
+        chosen = [leaf for leaf, label in zip(leaves, labels, strict=True) if label in roles]
+        return jnp.asarray(optax.tree.norm(chosen)) if chosen else None
 
-    parts = {"recurrent", "ssm"}, {"input"}, {"readout"}
-    return GradientNorms(norm(set(labels)), *map(norm, parts))
-
-
-def _is_recurrent(name: str) -> bool:
-    return name.startswith("recurrent") or name in _RECURRENT
-
-
-def _is_over_time(params: Any, entries: tuple[Any, ...]) -> bool:
-    """Whether the record that holds a leaf is one of those that its class tells."""
-    record = params
-    for entry in entries[:-1]:
-        match entry:
-            case jax.tree_util.GetAttrKey(name):
-                record = getattr(record, name)
-            case jax.tree_util.DictKey(key) | jax.tree_util.SequenceKey(key):
-                record = record[key]
-            case _:
-                return False
-    return type(record).__name__ in _OVER_TIME
+    return GradientNorms(
+        total=jnp.asarray(optax.tree.norm(leaves)),
+        recurrent=norm_of("recurrent", "ssm"),
+        input=norm_of("input"),
+        readout=norm_of("readout"),
+    )
 
 
-def _name(entry: Any) -> str:
-    """The name or number of one step of a tree path."""
-    return jax.tree_util.keystr((entry,), simple=True)
+def check_roles(roles: Any, name: str = "roles") -> None:
+    """Raises unless `roles` is None, a role, or a tree of roles."""
+    for role in jax.tree.leaves(roles):
+        if not isinstance(role, str):
+            raise TypeError(f"{name} must be a role or a tree of roles, got {role!r}.")
+        if role not in ROLES:
+            raise ValueError(f"{name} must be one of {ROLES} or a tree of them, got {role!r}.")
+
+
+def _labels(params: Any, roles: Any, name: str) -> Any:
+    """The labels of a tree from the roles given for it, and where None is given from its classes.
+
+    Args:
+        params: The tree.
+        roles: A tree prefix of it, whose words are roles.
+        name: What an error calls `roles`.
+    """
+    if isinstance(roles, str):
+        return jax.tree.map(lambda leaf: roles, params)
+    if jax.tree_util.all_leaves([params]):
+        if roles is not None:
+            raise TypeError(f"{name} must be one role for one array, got {roles!r}.")
+        return "unlabelled"
+    # One level at a time, because only a node itself, and not its leaves, shows its class.
+    children = _children(params)
+    by_class, class_name = _declared(type(params), children)
+    given, declared = _of_each(roles, children, name), _of_each(by_class, children, class_name)
+
+    def labels_of(child):
+        if given.get(child) is not None:
+            return _labels(children[child], given[child], f"{name}.{child}")
+        return _labels(children[child], declared.get(child), f"{class_name}.{child}")
+
+    root = jax.tree.structure(params, is_leaf=lambda node: node is not params)
+    return root.unflatten(map(labels_of, children))
+
+
+def _children(tree: Any) -> dict[str, Any]:
+    """What is one level below the root of a tree, by its name or number."""
+    paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)[0]
+    return {jax.tree_util.keystr(path, simple=True): child for path, child in paths}
+
+
+def _declared(record: type, fields: Any) -> tuple[Any, str]:
+    """The roles that a class declares, and their name in errors."""
+    name = f"{record.__name__}.roles"
+    # A field named roles is a parameter, not a declaration.
+    roles = None if "roles" in fields else getattr(record, "roles", None)
+    check_roles(roles, name)
+    return roles, name
+
+
+def _of_each(roles: Any, children: Any, name: str) -> dict[str, Any]:
+    """The roles of the children of a node, by their name."""
+    if isinstance(roles, str):
+        return dict.fromkeys(children, roles)
+    entries = _children(roles)
+    unknown = sorted(entries.keys() - children.keys())
+    if unknown:
+        raise ValueError(f"{name} must name parameters among {[*children]}, got {unknown}.")
+    return entries

@@ -57,7 +57,7 @@ class TrainState(NamedTuple):
 
 
 def make_train_step(
-    loss_fn: LossFn, optimizer: optax.GradientTransformation
+    loss_fn: LossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
     """A training step on independent sequences.
 
@@ -70,16 +70,21 @@ def make_train_step(
             report. It passes `key` on to `unroll`; when the step got no key, `key` is a
             `MissingKey`, with which a layer that draws noise raises. `split_key` splits either.
         optimizer: Any optax transformation, clipping included.
+        model: The model whose parameters are trained, where it and not their classes declares what
+            they are for: see `parameter_labels`.
 
     Returns:
         `train_step(state, batch, key=None) -> (state, metrics)`. The metrics hold `loss`,
         `gradient_norm` (global, of the gradient as it came, before any clipping),
-        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm, by their
-        names), `input_gradient_norm`, and those of `loss_fn`.
+        `recurrent_gradient_norm` (of what `parameter_labels` calls recurrent or ssm),
+        `input_gradient_norm`, and those of `loss_fn`. A norm is left out when no parameter has its
+        label.
 
     Raises:
-        TypeError: `loss_fn` does not return a real scalar and a dict.
-        ValueError: A metric has one of the names above, or noise is drawn without a key.
+        TypeError: `loss_fn` does not return a real scalar and a dict, or `model` is not a record
+            with roles.
+        ValueError: A metric has one of the names above, noise is drawn without a key, or the roles
+            of `model` do not fit the parameters.
 
     Example:
         >>> import jaxrnn as jr
@@ -104,13 +109,14 @@ def make_train_step(
         (loss, metrics), gradients = jax.value_and_grad(checked, has_aux=True)(
             state.params, batch, key
         )
-        return _updated(state, optimizer, gradients), _reported(loss, gradients, metrics)
+        reported = _reported(loss, gradients, metrics, model)
+        return _updated(state, optimizer, gradients), reported
 
     return train_step
 
 
 def make_tbptt_step(
-    loss_fn: TBPTTLossFn, optimizer: optax.GradientTransformation
+    loss_fn: TBPTTLossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, Any, dict[str, Any]]]:
     """A training step on one chunk of many streams: truncated backpropagation through time.
 
@@ -124,15 +130,17 @@ def make_tbptt_step(
     Args:
         loss_fn: `(params, carry, batch, key) -> (loss, (carry, metrics))`.
         optimizer: Any optax transformation.
+        model: As for `make_train_step`.
 
     Returns:
         `tbptt_step(state, carry, batch, key=None) -> (state, carry, metrics)`, metrics as in
         `make_train_step`.
 
     Raises:
-        TypeError: `loss_fn` returns something else, or a carry of another structure or dtype.
-        ValueError: The carry comes back with another shape, a metric has a taken name, or noise
-            is drawn without a key.
+        TypeError: `loss_fn` returns something else, or a carry of another structure or dtype, or
+            `model` is not a record with roles.
+        ValueError: The carry comes back with another shape, a metric has a taken name, noise is
+            drawn without a key, or the roles of `model` do not fit the parameters.
 
     Example:
         >>> import jaxrnn as jr
@@ -165,19 +173,20 @@ def make_tbptt_step(
             state.params, detach(carry), batch, key
         )
         state = _updated(state, optimizer, gradients)
-        return state, detach(carry), _reported(loss, gradients, metrics)
+        return state, detach(carry), _reported(loss, gradients, metrics, model)
 
     return tbptt_step
 
 
 def make_epoch_step(
-    loss_fn: LossFn, optimizer: optax.GradientTransformation
+    loss_fn: LossFn, optimizer: optax.GradientTransformation, *, model: Any = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
     """Many training steps in one scan, so that one `jit` call runs a whole epoch.
 
     Args:
         loss_fn: As for `make_train_step`.
         optimizer: Any optax transformation.
+        model: As for `make_train_step`.
 
     Returns:
         `epoch_step(state, batches, key=None) -> (state, metrics)`: `batches` is a tree like a
@@ -200,7 +209,7 @@ def make_epoch_step(
         >>> metrics["loss"].shape
         (10,)
     """
-    train_step = make_train_step(loss_fn, optimizer)
+    train_step = make_train_step(loss_fn, optimizer, model=model)
 
     def epoch_step(state, batches, key=None):
         num_batches = _num_batches(batches)
@@ -231,10 +240,10 @@ def _updated(state, optimizer, gradients):
     return TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
 
 
-def _reported(loss, gradients, metrics):
-    norms = gradient_norms(gradients)
-    reported = loss, norms.total, norms.recurrent, norms.input
-    return dict(zip(_METRICS, reported, strict=True)) | metrics
+def _reported(loss, gradients, metrics, model):
+    norms = gradient_norms(gradients, model)
+    reported = zip(_METRICS, (loss, norms.total, norms.recurrent, norms.input), strict=True)
+    return {name: value for name, value in reported if value is not None} | metrics
 
 
 def _pair(result, expected):

@@ -24,14 +24,16 @@ MODELS = {
     "min_lstm": lambda dtype: jr.min_lstm(4, param_dtype=dtype),
     "s6": lambda dtype: jr.s6(3, dt_rank=2, param_dtype=dtype),
     "slstm": lambda dtype: jr.slstm(4, num_heads=2, param_dtype=dtype),
-    "convolutional": lambda dtype: jr.convolutional(jr.s4d(6, param_dtype=dtype)),
+    "convolutional": lambda dtype: jr.recurrent(jr.s4d(6, param_dtype=dtype), jr.convolution()),
     "s4": lambda dtype: jr.s4(6, param_dtype=dtype),
     "causal_conv": lambda dtype: jr.causal_conv(3, param_dtype=dtype),
     "mamba": lambda dtype: jr.mamba(3, param_dtype=dtype),
-    "mamba2": lambda dtype: jr.mamba2(3, head_width=4, chunk_size=7, param_dtype=dtype),
-    "mlstm": lambda dtype: jr.mlstm(2, 2, chunk_size=7, param_dtype=dtype),
+    "mamba2": lambda dtype: jr.mamba2(
+        3, head_width=4, evaluator=jr.chunkwise(7), param_dtype=dtype
+    ),
+    "mlstm": lambda dtype: jr.mlstm(2, 2, evaluator=jr.chunkwise(7), param_dtype=dtype),
     "gated_delta_net": lambda dtype: jr.gated_delta_net(
-        2, 3, chunk_size=7, negative_eigenvalues=True, param_dtype=dtype
+        2, 3, evaluator=jr.chunkwise(7), negative_eigenvalues=True, param_dtype=dtype
     ),
     "self_attention": lambda dtype: jr.self_attention(2, window=5, param_dtype=dtype),
 }

@@ -38,7 +38,8 @@ def advance(params, carry, z):
 def scanned(body):
     """A layer that scans `body(h, x, mask, reset) -> h` and says nothing twice."""
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
+        xs, mask, reset = steps
         mask = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
         reset = jnp.zeros(xs.shape[:-1], bool) if reset is None else reset
 

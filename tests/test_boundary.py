@@ -65,8 +65,8 @@ def test_the_guarded_step_resets_first_and_masks_second(with_mask, with_reset):
     rows = np.array(list(itertools.product([False, True], repeat=2)))
     mask = rows[:, 0] if with_mask else None
     reset = rows[:, 1] if with_reset else None
-    step = masking.guarded(counter(), ())
-    carry = step(jnp.full((4, 1), 5.0), jnp.zeros((4, 1)), mask, reset)
+    start, z = jnp.full((4, 1), 5.0), jnp.zeros((4, 1))
+    carry = masking.guarded(counter(), (), jnp.zeros((4, 1)), start, z, mask, reset)
     started = np.where(rows[:, 1] & with_reset, 0, 5)
     assert carry[:, 0].tolist() == (started + (rows[:, 0] | (not with_mask))).tolist()
 
@@ -90,12 +90,13 @@ def test_turning_flags_of_no_steps_and_of_none():
     assert time.flip((None, jnp.arange(3)))[1].tolist() == [2, 1, 0]
 
 
-def test_in_reverse_turns_outputs_back_and_leaves_the_carry():
-    def run(xs, mask, reset):
-        assert mask is None and reset is None
-        return jr.Rollout(xs[-1], jnp.cumsum(xs))
+def test_backwards_turns_outputs_back_and_leaves_the_carry():
+    def unroll(params, carry, steps, key):
+        assert steps.mask is None and steps.reset is None
+        return jr.Rollout(steps.xs[-1], jnp.cumsum(steps.xs))
 
-    rollout = time.in_reverse(run, jnp.array([1, 2, 3]), None, None)
+    layer = time.backwards(jr.dropout(0.0)._replace(unroll=unroll))
+    rollout = layer.unroll((), (), jr.Steps(jnp.array([1, 2, 3])), None)
     assert rollout.outputs.tolist() == [6, 5, 3] and int(rollout.carry) == 1
 
 

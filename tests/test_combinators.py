@@ -22,7 +22,11 @@ def test_simple_cell_fills_in_the_obvious():
     assert cell.project(params, jnp.ones(1)).tolist() == [1.0]
     assert cell.emit(params, jnp.ones(1), None).tolist() == [1.0]
     assert cell.num_outputs(7) == 1
-    assert cell.split is None and cell.prepare is None and cell.num_feature_axes == 1
+    assert (
+        not isinstance(cell.advance, jr.Split)
+        and cell.prepare is None
+        and cell.num_feature_axes == 1
+    )
 
 
 def test_simple_cell_starts_in_the_dtype_of_the_recurrence():

@@ -164,9 +164,9 @@ def test_noise_needs_its_key_and_each_part_draws_its_own():
 def test_one_compilation_for_one_size_of_source():
     traces = []
 
-    def watch(params, carry, xs, mask, reset, key):
-        traces.append(xs)
-        return jr.Rollout(carry, xs)
+    def watch(params, carry, steps, key):
+        traces.append(steps)
+        return jr.Rollout(carry, steps.xs)
 
     built = jr.encoder_decoder(
         jr.gru(H),

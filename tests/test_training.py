@@ -64,6 +64,54 @@ def test_gradient_norms_are_before_clipping_and_apart(x64):
     assert metrics["gradient_norm"] > 1e-2
 
 
+def leaky(roles=None):
+    """The cell of the README, whose parameters are a dict."""
+
+    def init(key, num_inputs):
+        return {"kernel": jax.random.normal(key, (num_inputs, 8)) * 0.3, "rate": jnp.zeros(8)}
+
+    def project(params, x):
+        return jnp.tanh(x @ params["kernel"])
+
+    def advance(params, carry, z):
+        rate = jax.nn.sigmoid(params["rate"])
+        return rate * carry + (1 - rate) * z
+
+    return jr.simple_cell(init, advance, num_outputs=8, project=project, roles=roles)
+
+
+def test_no_norm_is_a_silent_zero(x64):
+    """Guessing from names gave this cell a recurrent and an input norm of 0."""
+    optimizer, batches = optax.sgd(0.1), jnp.stack([batch_of(seed=seed) for seed in range(2)])
+    unknown, known = leaky(), leaky({"kernel": "input", "rate": "ssm"})
+    state, loss_fn = start(unknown, optimizer), squared_outputs(unknown)
+    metrics = jr.make_train_step(loss_fn, optimizer)(state, batches[0])[1]
+    assert metrics.keys() == {"loss", "gradient_norm", "largest"}
+
+    metrics = jr.make_train_step(loss_fn, optimizer, model=known)(state, batches[0])[1]
+    gradients = jax.grad(loss_fn, has_aux=True)(state.params, batches[0], None)[0]
+    for name, key in (("recurrent_gradient_norm", "rate"), ("input_gradient_norm", "kernel")):
+        norm = np.linalg.norm(gradients[key])
+        assert norm > 1e-3
+        np.testing.assert_allclose(metrics[name], norm, rtol=1e-12)
+
+    without, rows = (
+        jax.jit(jr.make_epoch_step(loss_fn, optimizer, model=model))(state, batches)[1]
+        for model in (None, known)
+    )
+    assert set(rows) - set(without) == {"recurrent_gradient_norm", "input_gradient_norm"}
+    assert all(row.shape == (2,) for row in rows.values())
+    np.testing.assert_allclose(rows["input_gradient_norm"][0], metrics[name], rtol=1e-9)
+
+
+def test_truncated_steps_take_the_roles_of_a_model():
+    cell, optimizer = leaky({"rate": "ssm"}), optax.sgd(0.1)
+    state, chunk = start(cell, optimizer), (jnp.ones((2, 3, NUM_INPUTS)), jnp.zeros((2, 3), bool))
+    step = jr.make_tbptt_step(tbptt_loss(cell), optimizer, model=cell)
+    metrics = step(state, cell.initial_carry(state.params, (2,)), chunk)[2]
+    assert metrics["recurrent_gradient_norm"] > 0 and "input_gradient_norm" not in metrics
+
+
 def test_epoch_step_equals_a_loop_of_train_steps(x64):
     cell, optimizer = make_cell(), optax.adam(1e-2)
     loss_fn = squared_outputs(cell)

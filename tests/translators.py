@@ -55,8 +55,8 @@ def setting(kind, reverse_source=False):
 
 
 @functools.cache
-def stepper(cell_or_layer):
-    return jax.jit(functools.partial(jr.step, cell_or_layer))
+def stepper(model):
+    return jax.jit(functools.partial(jr.step, model))
 
 
 def softmax(scores):

@@ -9,6 +9,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import check_radii, ring
 from jaxrnn.cells._linear import linear_cell
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 _POSITIVE, _SIGNED = (0, 1), (-1, 1)
@@ -21,8 +22,15 @@ class DiagonalRNNParams(NamedTuple):
     bias: Any
     eigenvalue_logit: Any
     eigenvalue_kernel: Any = None
+    roles = {
+        "kernel": "input",
+        "bias": "input",
+        "eigenvalue_logit": "ssm",
+        "eigenvalue_kernel": "input",
+    }
 
 
+@model_factory
 def diagonal_rnn(
     num_units: int,
     eigenvalue_range: tuple[int, int] = _POSITIVE,

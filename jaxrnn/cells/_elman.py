@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -18,6 +19,7 @@ class ElmanParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class ElmanCarry(NamedTuple):
@@ -43,13 +45,6 @@ def update(carry: ElmanCarry, u: Any, activation: Callable[[Any], Any] = jnp.tan
     return ElmanCarry(activation(u))
 
 
-def advance(
-    params: ElmanParams, carry: ElmanCarry, z: Any, activation: Callable[[Any], Any] = jnp.tanh
-) -> ElmanCarry:
-    """h = φ(z + h U), `[..., H]`."""
-    return update(carry, mix(params, carry, z), activation)
-
-
 def emit(params: ElmanParams, carry: ElmanCarry, x: Any) -> Any:
     """y = h, `[..., H]`."""
     del params, x
@@ -62,6 +57,7 @@ def initial_carry(params: ElmanParams, batch_shape: tuple[int, ...] = ()) -> Elm
     return ElmanCarry(jnp.zeros((*batch_shape, num_units), precision.compute_dtype(params)))
 
 
+@model_factory
 def elman(
     num_units: int,
     activation: Callable[[Any], Any] = jnp.tanh,
@@ -113,8 +109,7 @@ def elman(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=partial(advance, activation=activation),
+        advance=Split(mix, partial(update, activation=activation)),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
-        split=Split(mix, partial(update, activation=activation)),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._linear import linear_cell
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -18,6 +19,7 @@ class EMAParams(NamedTuple):
     """`decay_logit [D]`, the decay is α = σ(decay_logit)."""
 
     decay_logit: Any
+    roles = "ssm"
 
 
 def project(params: EMAParams, x: Any) -> tuple[Any, Any]:
@@ -26,6 +28,7 @@ def project(params: EMAParams, x: Any) -> tuple[Any, Any]:
     return jax.nn.sigmoid(params.decay_logit), jax.nn.sigmoid(-params.decay_logit) * x
 
 
+@model_factory
 def ema(decay: float | Sequence[float] = 0.9, *, param_dtype: Any = jnp.float32) -> Cell:
     """The exponential moving average of every input feature.
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -21,6 +22,12 @@ class GRUParams(NamedTuple):
     recurrent_kernel: Any
     bias: Any
     recurrent_bias: Any = None
+    roles = {
+        "kernel": "input",
+        "recurrent_kernel": "recurrent",
+        "bias": "input",
+        "recurrent_bias": "recurrent",
+    }
 
 
 class GRUCarry(NamedTuple):
@@ -69,11 +76,6 @@ def update(carry: GRUCarry, u: GRUMix) -> GRUCarry:
     return GRUCarry((1 - z) * jnp.tanh(n) + z * carry.h)
 
 
-def advance(params: GRUParams, carry: GRUCarry, z: Any) -> GRUCarry:
-    """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`; the form is that of the params."""
-    return update(carry, mix(params, carry, z))
-
-
 def emit(params: GRUParams, carry: GRUCarry, x: Any) -> Any:
     """y = h, `[..., H]`."""
     del params, x
@@ -86,6 +88,7 @@ def initial_carry(params: GRUParams, batch_shape: tuple[int, ...] = ()) -> GRUCa
     return GRUCarry(jnp.zeros((*batch_shape, num_units), precision.compute_dtype(params)))
 
 
+@model_factory
 def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.float32) -> Cell:
     """The gated recurrent unit.
 
@@ -138,8 +141,7 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=advance,
+        advance=Split(mix, update),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
-        split=Split(mix, update),
     )

@@ -10,6 +10,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import check_radii, open_uniform, ring
 from jaxrnn.cells._linear import complex_product, linear_cell, real_product
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -28,6 +29,16 @@ class LRUParams(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip_kernel: Any
+    roles = {
+        "nu_log": "ssm",
+        "theta_log": "ssm",
+        "gamma_log": "ssm",
+        "kernel_real": "input",
+        "kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip_kernel": "readout",
+    }
 
 
 def project(params: LRUParams, x: Any) -> tuple[Any, Any]:
@@ -44,6 +55,7 @@ def emit(params: LRUParams, h: Any, x: Any) -> Any:
     return read + x @ params.skip_kernel
 
 
+@model_factory
 def lru(
     num_units: int,
     state_size: int,

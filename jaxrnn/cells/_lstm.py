@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -18,6 +19,12 @@ class LSTMNorm(NamedTuple):
     recurrent_scale: Any
     cell_scale: Any
     cell_offset: Any
+    roles = {
+        "input_scale": "input",
+        "recurrent_scale": "recurrent",
+        "cell_scale": "input",
+        "cell_offset": "input",
+    }
 
 
 class LSTMParams(NamedTuple):
@@ -34,6 +41,13 @@ class LSTMParams(NamedTuple):
     peephole: Any = None
     projection_kernel: Any = None
     norm: LSTMNorm | None = None
+    roles = {
+        "kernel": "input",
+        "recurrent_kernel": "recurrent",
+        "bias": "input",
+        "peephole": "recurrent",
+        "projection_kernel": "recurrent",
+    }
 
 
 class LSTMCarry(NamedTuple):
@@ -92,11 +106,9 @@ def _early_peepholes(u, c):
     return jnp.pad(early, [(0, 0)] * (c.ndim - 1) + [(0, 2 * c.shape[-1])])
 
 
-def advance(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
-    """One step; with a projection h = (o ⊙ tanh(c)) R."""
+def advance_projected(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
+    """One step with a projection, h = (o ⊙ tanh(c)) R."""
     carry = update(carry, mix(params, carry, z))
-    if params.projection_kernel is None:
-        return carry
     return carry._replace(h=carry.h @ params.projection_kernel)
 
 
@@ -116,6 +128,7 @@ def initial_carry(params: LSTMParams, batch_shape: tuple[int, ...] = ()) -> LSTM
     )
 
 
+@model_factory
 def lstm(
     num_units: int,
     *,
@@ -203,10 +216,9 @@ def lstm(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=advance,
+        advance=Split(mix, update) if projection is None else advance_projected,
         emit=emit,
         num_outputs=lambda num_inputs: width,
-        split=Split(mix, update) if projection is None else None,
     )
 
 

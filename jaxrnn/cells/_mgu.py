@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -16,6 +17,7 @@ class MGUParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class MGUCarry(NamedTuple):
@@ -51,11 +53,6 @@ def update(carry: MGUCarry, u: MGUMix) -> MGUCarry:
     return MGUCarry((1 - f) * carry.h + f * jnp.tanh(u.n))
 
 
-def advance(params: MGUParams, carry: MGUCarry, z: Any) -> MGUCarry:
-    """h = (1 - f) ⊙ h + f ⊙ n, `[..., H]`."""
-    return update(carry, mix(params, carry, z))
-
-
 def emit(params: MGUParams, carry: MGUCarry, x: Any) -> Any:
     """y = h, `[..., H]`."""
     del params, x
@@ -68,6 +65,7 @@ def initial_carry(params: MGUParams, batch_shape: tuple[int, ...] = ()) -> MGUCa
     return MGUCarry(jnp.zeros((*batch_shape, num_units), precision.compute_dtype(params)))
 
 
+@model_factory
 def mgu(num_units: int, *, param_dtype: Any = jnp.float32) -> Cell:
     """The minimal gated unit: a GRU whose reset and update gates are one.
 
@@ -113,8 +111,7 @@ def mgu(num_units: int, *, param_dtype: Any = jnp.float32) -> Cell:
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=advance,
+        advance=Split(mix, update),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
-        split=Split(mix, update),
     )

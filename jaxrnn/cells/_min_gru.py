@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._linear import linear_cell
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -17,8 +18,10 @@ class MinGRUParams(NamedTuple):
 
     kernel: Any
     bias: Any
+    roles = "input"
 
 
+@model_factory
 def min_gru(
     num_units: int,
     activation: Callable[[Any], Any] = lambda u: u,

@@ -9,6 +9,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import open_uniform
 from jaxrnn.cells._linear import linear_cell, relative_expm1, widened
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -22,6 +23,7 @@ class RGLRUParams(NamedTuple):
     eigenvalue_logit: Any
     gate_kernel: Any
     gate_bias: Any
+    roles = {"eigenvalue_logit": "ssm", "gate_kernel": "input", "gate_bias": "input"}
 
 
 class RGLRUCarry(NamedTuple):
@@ -62,6 +64,7 @@ def gates(params: RGLRUParams, x: Any, c: float) -> RGLRUStep:
     return RGLRUStep(jnp.exp(log_decay), scale, jax.nn.sigmoid(i) * x)
 
 
+@model_factory
 def rg_lru(
     num_blocks: int = 1,
     *,

@@ -12,6 +12,7 @@ from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import diagonal_eigenvalues
 from jaxrnn.cells._linear import bilinear, linear_cell, zero_order_hold
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 _DISCRETIZATIONS = {"zoh": zero_order_hold, "bilinear": bilinear}
@@ -30,6 +31,14 @@ class S4DParams(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "step_log": "ssm",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip": "readout",
+    }
 
 
 def eigenvalues_of(params: S4DParams) -> Any:
@@ -46,6 +55,7 @@ def emit(params: S4DParams, h: Any, x: Any) -> Any:
     return 2 * read.sum(-1) + params.skip * x
 
 
+@model_factory
 def s4d(
     state_size: int = 64,
     eigenvalues: str = "legs",

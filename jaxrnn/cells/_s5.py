@@ -12,6 +12,7 @@ from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen
 from jaxrnn.cells._linear import Timed, complex_product, linear_cell, real_product, zero_order_hold
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 
@@ -30,8 +31,19 @@ class S5Params(NamedTuple):
     output_kernel_real: Any
     output_kernel_imag: Any
     skip_kernel: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "step_log": "ssm",
+        "kernel_real": "input",
+        "kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "skip_kernel": "readout",
+    }
 
 
+@model_factory
 def s5(
     num_units: int,
     state_size: int = 64,

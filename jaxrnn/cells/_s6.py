@@ -9,6 +9,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import open_uniform, softplus_bias
 from jaxrnn.cells._linear import linear_cell, relative_expm1
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell
 
 DISCRETIZATIONS = ("euler", "zoh")
@@ -25,8 +26,16 @@ class S6Params(NamedTuple):
     dt_bias: Any
     a_log: Any
     skip: Any
+    roles = {
+        "kernel": "input",
+        "dt_kernel": "input",
+        "dt_bias": "ssm",
+        "a_log": "ssm",
+        "skip": "readout",
+    }
 
 
+@model_factory
 def s6(
     state_size: int = 16,
     *,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 # Any start of m gives the same outputs; below every gate, the first input gate becomes 1 and n >= 1
@@ -24,6 +25,7 @@ class SLSTMParams(NamedTuple):
     kernel: Any
     recurrent_kernel: Any
     bias: Any
+    roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
 
 class SLSTMCarry(NamedTuple):
@@ -79,6 +81,7 @@ def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLS
     return SLSTMCarry(h, c, n, jnp.full(shape, _BELOW_EVERY_GATE, dtype))
 
 
+@model_factory
 def slstm(
     num_units: int,
     num_heads: int = 1,
@@ -148,8 +151,7 @@ def slstm(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=lambda params, carry, z: change(carry, mix(params, carry, z)),
+        advance=Split(mix, change),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
-        split=Split(mix, change),
     )

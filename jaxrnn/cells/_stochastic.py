@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxrnn.engine import checks
 from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.keys import drawing_key, from_sequence_start, split_key
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
 
@@ -23,6 +24,7 @@ class Noisy(NamedTuple):
     flags: Any
 
 
+@model_factory
 def zoneout(cell: Cell, rates: Any) -> Cell:
     """Keeps each number of the carry as it was with some probability.
 
@@ -69,19 +71,21 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
 
         return jax.tree.map(leaf, _spread(rates, carry), carry, new_carry, flags)
 
-    def advance(params, carry, z):
-        return keep(carry, cell.advance(params, carry, z.inner), z.flags)
-
-    def kept(split):
-        return Split(
-            lambda params, carry, z: Noisy(split.mix(params, carry, z.inner), z.flags),
-            lambda carry, u: keep(carry, split.update(carry, u.inner), u.flags),
+    inner = cell.advance
+    if isinstance(inner, Split):
+        advance = Split(
+            lambda params, carry, z: Noisy(inner.mix(params, carry, z.inner), z.flags),
+            lambda carry, u: keep(carry, inner.update(carry, u.inner), u.flags),
         )
+    else:
 
-    split = cell.split and kept(cell.split)
-    return _noisy(cell, "zoneout", draw)._replace(advance=advance, split=split)
+        def advance(params, carry, z):
+            return keep(carry, inner(params, carry, z.inner), z.flags)
+
+    return _noisy(cell, "zoneout", draw)._replace(advance=advance)
 
 
+@model_factory
 def recurrent_dropout(cell: Cell, rate: float) -> Cell:
     """Dropout on what the recurrent kernels read, with one mask for a whole sequence.
 
@@ -93,14 +97,14 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
     another key draws another one: chunks of one stream keep theirs only with the same key.
 
     Args:
-        cell: A cell that has a `split`.
+        cell: a cell whose `advance` is a `Split`.
         rate: The share of the carry that is dropped.
 
     Returns:
         The cell with the same params and carry.
 
     Raises:
-        TypeError: The rate is no float, or `cell` is not a Cell with a `split`.
+        TypeError: The rate is not a float, or `cell` is not a Cell with a `Split`.
         ValueError: The rate is not in [0, 1).
 
     Example:
@@ -112,11 +116,12 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
     """
     checks.is_cell(cell)
     rate = checks.fraction(rate, "rate")
-    if cell.split is None:
+    inner = cell.advance
+    if not isinstance(inner, Split):
         raise TypeError(
-            "cell must have a split, which says what the recurrent parameters read; it has none."
+            "cell must have a Split as its advance, which says what the recurrent parameters read, "
+            f"got {cell!r}."
         )
-    inner = cell.split
 
     def draw(params, key, leading, reset):
         carry = jax.eval_shape(cell.initial_carry, params)
@@ -135,11 +140,7 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         dropped = carry if z.flags is None else jax.tree.map(drop, carry, z.flags)
         return inner.mix(params, dropped, z.inner)
 
-    def advance(params, carry, z):
-        return inner.update(carry, mix(params, carry, z))
-
-    split = Split(mix, inner.update)
-    return _noisy(cell, "recurrent_dropout", draw)._replace(advance=advance, split=split)
+    return _noisy(cell, "recurrent_dropout", draw)._replace(advance=Split(mix, inner.update))
 
 
 def _noisy(cell: Cell, name: str, draw: Callable[..., Any]) -> Cell:
@@ -156,6 +157,8 @@ def _noisy(cell: Cell, name: str, draw: Callable[..., Any]) -> Cell:
         project=lambda params, x: Noisy(cell.project(params, x.inner), x.flags),
         emit=lambda params, carry, x: cell.emit(params, carry, x.inner),
         prepare=prepare,
+        pairwise=None,
+        response=None,
     )
 
 

@@ -10,9 +10,12 @@ from jax import lax
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.precision import in_compute_dtype
-from jaxrnn.types import Cell
+from jaxrnn.factories import model_factory
+from jaxrnn.roles import check_roles
+from jaxrnn.types import Cell, Split
 
 
+@model_factory
 def simple_cell(
     init: Callable[..., Any],
     advance: Callable[[Any, Any, Any], Any],
@@ -22,6 +25,7 @@ def simple_cell(
     project: Callable[[Any, Any], Any] | None = None,
     emit: Callable[[Any, Any, Any], Any] | None = None,
     num_feature_axes: Any = 1,
+    roles: Any = None,
 ) -> Cell:
     """A cell from an initialiser and a step; what is left out is the obvious thing.
 
@@ -36,14 +40,17 @@ def simple_cell(
         project: `(params, x) -> z`; z = x when left out.
         emit: `(params, carry, x) -> y`; y = carry when left out, which must then be one array.
         num_feature_axes: Axes of x behind batch and time; an int, or a tree of ints like x.
+        roles: What the parameters are for, in the words of `parameter_labels`: one for all of them
+            or a tree prefix of params. None: the classes of the parameters say it, and what they
+            do not say is unlabelled.
 
     Returns:
         The cell.
 
     Raises:
-        TypeError: `num_outputs` is no int, or (while tracing) the carry is no single array and
-            there is no `emit`.
-        ValueError: `num_outputs` is below 1.
+        TypeError: `num_outputs` is not an int, a role is not a string, or (while tracing) the carry
+            is not a single array and there is no `emit`.
+        ValueError: `num_outputs` is below 1, or `roles` has another word.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -51,12 +58,13 @@ def simple_cell(
         ...     return {"rate": jnp.full(num_inputs, 0.5)}
         >>> def advance(params, carry, z):
         ...     return params["rate"] * carry + (1 - params["rate"]) * z
-        >>> smoother = jr.simple_cell(init, advance, num_outputs=1)
+        >>> smoother = jr.simple_cell(init, advance, num_outputs=1, roles={"rate": "ssm"})
         >>> xs = jnp.array([[2.0], [0.0], [4.0]])
         >>> jr.unroll(smoother, smoother.init(jax.random.key(0), 1), xs).outputs[:, 0]
         Array([1.  , 0.5 , 2.25], dtype=float32)
     """
     checks.positive(num_outputs, "num_outputs")
+    check_roles(roles)
 
     def zeros(params, batch_shape=()):
         return jnp.zeros((*batch_shape, num_outputs), precision.compute_dtype(params))
@@ -82,6 +90,7 @@ def simple_cell(
         emit=the_carry if emit is None else emit,
         num_outputs=lambda num_inputs: num_outputs,
         num_feature_axes=num_feature_axes,
+        roles=roles,
     )
 
 
@@ -93,6 +102,7 @@ class LearnedInitialCarryParams(NamedTuple):
 
     cell: Any
     initial_carry: Any
+    roles = {"initial_carry": "recurrent"}
 
 
 class ComplexParts(NamedTuple):
@@ -102,6 +112,7 @@ class ComplexParts(NamedTuple):
     imag: Any
 
 
+@model_factory
 def learned_initial_carry(cell: Cell) -> Cell:
     """Makes the carry that starts every sequence, and that a reset returns to, a parameter.
 
@@ -142,14 +153,20 @@ def learned_initial_carry(cell: Cell) -> Cell:
     def on_inner(function):
         return lambda params, *args: function(params.cell, *args)
 
+    if isinstance(cell.advance, Split):
+        advance = cell.advance._replace(mix=on_inner(cell.advance.mix))
+    else:
+        advance = on_inner(cell.advance)
     return cell._replace(
         init=init,
         initial_carry=initial_carry,
         project=on_inner(cell.project),
-        advance=on_inner(cell.advance),
+        advance=advance,
         emit=on_inner(cell.emit),
-        split=cell.split and cell.split._replace(mix=on_inner(cell.split.mix)),
         prepare=cell.prepare and on_inner(cell.prepare),
+        pairwise=cell.pairwise and on_inner(cell.pairwise),
+        response=cell.response and on_inner(cell.response),
+        roles=LearnedInitialCarryParams(cell.roles, None),
     )
 
 

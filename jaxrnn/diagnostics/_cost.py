@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 def count_cost(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -56,7 +56,7 @@ def count_cost(
     Streaming keeps the carry and nothing else, whatever T is; training does not.
 
     Args:
-        cell_or_layer: What would run.
+        model: What would run.
         params: Its parameters, arrays or `jax.ShapeDtypeStruct`.
         xs: A tree `[..., T, D]` of arrays or `jax.ShapeDtypeStruct`.
         time_major: xs are `[T, ..., D]`.
@@ -74,7 +74,7 @@ def count_cost(
         >>> import jaxrnn as jr
         >>> model = jr.serial(jr.elman(16), jr.dense(5))
         >>> params = jax.eval_shape(lambda key: model.init(key, 3), jax.random.key(0))
-        >>> counted = cost(model, params, jax.ShapeDtypeStruct((100, 3), jnp.float32))
+        >>> counted = count_cost(model, params, jax.ShapeDtypeStruct((100, 3), jnp.float32))
         >>> counted.parameters == 16 * 3 + 16**2 + 16 + 5 * 16 + 5
         True
         >>> counted.multiply_adds == 100 * (16 * 3 + 16**2 + 5 * 16)
@@ -84,7 +84,7 @@ def count_cost(
     """
 
     def forward(params, xs):
-        rollout = unroll(cell_or_layer, params, xs, time_major=time_major, evaluator=evaluator)
+        rollout = unroll(model, params, xs, time_major=time_major, evaluator=evaluator)
         return rollout.carry, rollout.outputs
 
     def backward(params, xs):
@@ -95,12 +95,12 @@ def count_cost(
         parameters=sum(map(_num_numbers, jax.tree.leaves(params))),
         multiply_adds=multiply_adds(jax.make_jaxpr(forward)(params, xs).jaxpr),
         training_memory=_made(jax.make_jaxpr(backward)(params, xs).jaxpr),
-        streaming_memory=_carry_bytes(cell_or_layer, params, xs, time_major),
+        streaming_memory=_carry_bytes(model, params, xs, time_major),
     )
 
 
 def state_capacity_bits(
-    cell_or_layer: Cell | Layer, params: Any, *, bits_per_number: int | None = None
+    model: Cell | Layer, params: Any, *, bits_per_number: int | None = None
 ) -> int:
     """How many bits the carry of one sequence can hold: p H.
 
@@ -111,7 +111,7 @@ def state_capacity_bits(
     of it training decides, and an output that depends on less (parity: one bit) needs less.
 
     Args:
-        cell_or_layer: The cell, or a layer.
+        model: The cell, or a layer.
         params: Its parameters, arrays or `jax.ShapeDtypeStruct`.
         bits_per_number: p; None is the width of each number's dtype (a bool is one bit, a complex
             number two numbers).
@@ -132,7 +132,7 @@ def state_capacity_bits(
     """
     if bits_per_number is not None:
         checks.positive(bits_per_number, "bits_per_number")
-    carry = jax.eval_shape(lambda params: cell_or_layer.initial_carry(params), _shapes(params))
+    carry = jax.eval_shape(lambda params: model.initial_carry(params), _shapes(params))
 
     def bits(leaf):
         if bits_per_number is not None:
@@ -152,12 +152,12 @@ def _num_numbers(leaf):
     return leaf.size * (2 if jnp.issubdtype(leaf.dtype, jnp.complexfloating) else 1)
 
 
-def _carry_bytes(cell_or_layer, params, xs, time_major):
-    if not getattr(cell_or_layer, "causal", True):
+def _carry_bytes(model, params, xs, time_major):
+    if not getattr(model, "causal", True):
         return None
-    leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)
+    leading = checks.leading_shape(xs, model.num_feature_axes)
     batch_shape = leading[1:] if time_major else leading[:-1]
-    carry = jax.eval_shape(lambda params: cell_or_layer.initial_carry(params, batch_shape), params)
+    carry = jax.eval_shape(lambda params: model.initial_carry(params, batch_shape), params)
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from jaxrnn.diagnostics._observe import Run
 from jaxrnn.engine import precision
+from jaxrnn.types import Steps
 
 
 class Vectors(NamedTuple):
@@ -50,27 +51,27 @@ class Vectors(NamedTuple):
 def vectors(run: Run) -> Vectors:
     """How the carries of a run become vectors; raises where there is nothing to derive by."""
     if not run.layer.causal:
-        raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
+        raise ValueError("model must be causal; this layer has no carry between steps.")
     like = jax.eval_shape(run.layer.initial_carry, run.params)
     result = Vectors(like, precision.compute_dtype((run.params, run.carry)))
     if result.num == 0:
         raise TypeError(
-            "cell_or_layer must have a carry of floating or complex numbers, "
+            "model must have a carry of floating or complex numbers, "
             f"got {jax.tree.structure(like)}."
         )
     return result
 
 
-def advance_with_jacobian(run: Run, packing: Vectors, carry: Any, inputs: Any) -> tuple[Any, Any]:
+def advance_with_jacobian(run: Run, packing: Vectors, carry: Any, one: Steps) -> tuple[Any, Any]:
     """The carry after one guarded step, and J = ∂hₜ / ∂hₜ₋₁ `[*batch, N, N]`.
 
     Rows of a batch do not see each other, so one pull-back serves all of them.
     """
-    x, mask, reset = jax.tree.map(lambda leaf: leaf[None], inputs)
+    one = jax.tree.map(lambda leaf: leaf[None], one)
 
     def step(vector):
         before = packing.unpack(vector, carry)
-        after = run.layer.unroll(run.params, before, x, mask, reset, None).carry
+        after = run.layer.unroll(run.params, before, one, None).carry
         return packing.pack(after), after
 
     # Backwards: a layer may have a reverse rule of its own, which has no forward derivative.

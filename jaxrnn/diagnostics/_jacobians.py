@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.diagnostics._flat_carry import advance_with_jacobian, vectors
-from jaxrnn.diagnostics._observe import each_step, time_back, watch
+from jaxrnn.diagnostics._observe import each_step, observe, time_back
 from jaxrnn.types import Cell, Layer
 
 
 def carry_jacobians(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -29,7 +29,7 @@ def carry_jacobians(
     its real parts and then its imaginary ones. The model is the deterministic one.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
+        model: What to run; a layer must be causal.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`.
         carry: The carry to start from; None is the initial carry.
@@ -54,8 +54,8 @@ def carry_jacobians(
         Array([[0.5 , 0.  ],
                [0.25, 2.  ]], dtype=float32)
     """
-    jacobians = watch(
-        cell_or_layer,
+    jacobians = observe(
+        model,
         params,
         xs,
         _jacobians,

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.diagnostics._flat_carry import advance_with_jacobian, vectors
-from jaxrnn.diagnostics._observe import each_step, watch
+from jaxrnn.diagnostics._observe import each_step, observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import select
 from jaxrnn.types import Cell, Layer
 
 
 def lyapunov_exponents(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -37,7 +37,7 @@ def lyapunov_exponents(
     as much as rounding leaves of it.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
+        model: What to run; a layer must be causal.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`.
         num_exponents: How many, the largest ones; None is all N coordinates of the carry (a
@@ -68,8 +68,8 @@ def lyapunov_exponents(
         checks.positive(num_exponents, "num_exponents")
     if num_transient_steps != 0:
         checks.positive(num_transient_steps, "num_transient_steps")
-    return watch(
-        cell_or_layer,
+    return observe(
+        model,
         params,
         xs,
         _exponents,

@@ -11,7 +11,7 @@ from jaxrnn.types import Cell, Layer
 
 
 def carry_norms(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -28,7 +28,7 @@ def carry_norms(
     Computed without squares that over- or underflow. Leaves of ints and bools count as numbers.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
+        model: What to run; a layer must be causal.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`.
         carry: The carry to start from; None is the initial carry.
@@ -52,7 +52,7 @@ def carry_norms(
         Array([5. , 2.5], dtype=float32)
     """
     all_carries = carries(
-        cell_or_layer,
+        model,
         params,
         xs,
         carry=carry,
@@ -62,7 +62,7 @@ def carry_norms(
         key=key,
     )
     xs = checks.arrays(xs, "xs")
-    num_leading = len(checks.leading_shape(xs, cell_or_layer.num_feature_axes))
+    num_leading = len(checks.leading_shape(xs, model.num_feature_axes))
     return jax.tree.map(lambda leaf: norm(leaf, num_leading), all_carries)
 
 

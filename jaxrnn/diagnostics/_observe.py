@@ -1,40 +1,35 @@
-"""How a diagnostic looks inside a run: as a layer, so that `unroll` makes every check once."""
+"""Runs an observer inside `unroll`, so that a diagnostic shares all of its checks."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.arguments import ByIdentity
-from jaxrnn.engine.evaluators.sequential.plain_scan import scan
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.unroll import unroll
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.factories import model_factory
+from jaxrnn.types import Cell, Layer, Model, Rollout, Steps
 
 
 class Run(NamedTuple):
     """What an observer is given, time first, checked, masked inputs zero.
 
     Attributes:
-        record: The cell or layer itself.
-        layer: The layer, or the cell as one that is evaluated step after step.
-        params: Its parameters.
-        carry: The carry to start from.
-        xs: `[T, *batch, D]`.
-        mask: None or bool `[T, *batch]`.
-        reset: None or bool `[T, *batch]`.
-        key: Randomness, or None.
+        model: the cell or layer itself.
+        layer: the layer, or the cell as one that is evaluated step after step.
+        params: its parameters.
+        carry: the carry before the first step.
+        steps: what is read.
+        key: randomness, or None.
     """
 
-    record: Cell | Layer
+    model: Model
     layer: Layer
     params: Any
     carry: Any
-    xs: Any
-    mask: Any
-    reset: Any
+    steps: Steps
     key: Any
 
 
@@ -42,8 +37,8 @@ Observer = Callable[..., Any]
 """`(run, *options) -> tree`."""
 
 
-def watch(
-    cell_or_layer: Cell | Layer,
+def observe(
+    model: Model,
     params: Any,
     xs: Any,
     observer: Observer,
@@ -55,16 +50,16 @@ def watch(
     key: Any = None,
 ) -> Any:
     """What `observer(run, *options)` returns for the sequences; options are hashable."""
-    as_layer(cell_or_layer)  # Raises for what is neither.
-    layer = _watching(ByIdentity(cell_or_layer), observer, options)
+    as_layer(model)  # Raises for what is neither.
+    layer = _observed(model, observer, options)
     return unroll(
         layer, params, xs, carry=carry, mask=mask, reset=reset, time_major=time_major, key=key
     ).info
 
 
 def each_step(advance: Callable[..., Any], state: Any, run: Run) -> tuple[Any, Any]:
-    """`lax.scan` of `advance(state, inputs) -> (state, outputs)`, inputs `(x, mask, reset)`."""
-    return jax.lax.scan(advance, state, (run.xs, run.mask, run.reset))
+    """`lax.scan` of `advance(state, one) -> (state, outputs)`, `one` the `Steps` of one step."""
+    return jax.lax.scan(advance, state, run.steps)
 
 
 def time_back(tree: Any, num_trailing_axes: int, time_major: bool) -> Any:
@@ -74,15 +69,14 @@ def time_back(tree: Any, num_trailing_axes: int, time_major: bool) -> Any:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1 - num_trailing_axes), tree)
 
 
-# The same layer for the same question: `unroll` compiles once for each layer it is given.
-@functools.lru_cache(maxsize=128)
-def _watching(static, observer, options):
-    cell_or_layer = static.record
-    plain = isinstance(cell_or_layer, Cell)
-    layer = recurrent(cell_or_layer, scan(1)) if plain else as_layer(cell_or_layer)
+@model_factory
+def _observed(model: Model, observer: Observer, options: tuple[Any, ...]) -> Layer:
+    """The layer whose `info` is what the observer returns; equal for the same question."""
+    plain = sequential(derivative="autodiff")
+    layer = recurrent(model, plain) if isinstance(model, Cell) else model
 
-    def observe(params, carry, xs, mask, reset, key):
-        run = Run(cell_or_layer, layer, params, carry, xs, mask, reset, key)
+    def unroll(params, carry, steps, key):
+        run = Run(model, layer, params, carry, steps, key)
         return Rollout(carry, (), observer(run, *options))
 
-    return layer._replace(unroll=observe)
+    return layer._replace(unroll=unroll)

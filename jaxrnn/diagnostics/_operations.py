@@ -21,7 +21,7 @@ def _of_equation(equation):
         return max(inner)
     if name == "while":
         if any(inner):
-            raise ValueError("cell_or_layer must not loop until something converges: no count.")
+            raise ValueError("model must not loop until something converges: no count.")
         return 0
     count = _COUNTS.get(name)
     return sum(inner) + (0 if count is None else count(equation))

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.diagnostics._flat_carry import vectors
-from jaxrnn.diagnostics._observe import time_back, watch
+from jaxrnn.diagnostics._observe import observe, time_back
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.sequential.plain_scan import scan
-from jaxrnn.engine.masking import select, zero_masked
+from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.masking import restarted, zero_masked
 from jaxrnn.engine.precision import project
 from jaxrnn.types import Affine, Cell
 
@@ -65,7 +65,7 @@ def saturation(
     checks.is_cell(cell)
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype must be a real floating dtype, got {dtype!r}.")
-    shares = watch(
+    shares = observe(
         cell,
         params,
         xs,
@@ -80,11 +80,12 @@ def saturation(
 
 
 def _shares(run, dtype):
-    cell = run.record
+    cell, steps = run.model, run.steps
     if cell.prepare is not None:
-        run = run._replace(xs=cell.prepare(run.params, run.key, run.xs, run.reset))
-    z = project(cell, run.params, run.xs)
-    leading = checks.leading_shape(run.xs, cell.num_feature_axes)
+        xs = cell.prepare(run.params, run.key, steps.xs, steps.reset)
+        run = run._replace(steps=steps._replace(xs=xs))
+    z = project(cell, run.params, run.steps.xs)
+    leading = checks.leading_shape(run.steps.xs, cell.num_feature_axes)
     if isinstance(z, Affine):
         return jnp.zeros(leading)
     before = _cast(_carries_before(run, cell), dtype)
@@ -99,7 +100,7 @@ def _shares(run, dtype):
     num_units = sum(math.prod(leaf.shape[len(leading) :]) for leaf in _floating(z))
     nothing = jnp.zeros((*leading, num_units), bool)
     passes, _ = lax.scan(read_by, nothing, jnp.eye(packing.num, dtype=packing.dtype))
-    return zero_masked(run.mask, (~passes).mean(-1, dtype=jnp.float32))
+    return zero_masked(run.steps.mask, (~passes).mean(-1, dtype=jnp.float32))
 
 
 def _carries_before(run, cell):
@@ -109,15 +110,14 @@ def _carries_before(run, cell):
         del params, x
         return carry
 
-    evaluate = scan(1)
-    cell = cell._replace(emit=emit)
-    after = evaluate(cell, run.params, run.carry, run.xs, run.mask, run.reset).outputs
+    evaluate = sequential(derivative="autodiff")
+    reset = run.steps.reset
+    after = evaluate(cell._replace(emit=emit), run.params, run.carry, run.steps).outputs
     before = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[:-1]]), run.carry, after
     )
-    if run.reset is None:
-        return before
-    return select(run.reset, cell.initial_carry(run.params, run.reset.shape), before)
+    initial = None if reset is None else cell.initial_carry(run.params, reset.shape)
+    return restarted(before, initial, reset)
 
 
 def _floating(tree):

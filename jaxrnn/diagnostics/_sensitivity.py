@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.diagnostics._norms import norm
-from jaxrnn.diagnostics._observe import Run, time_back, watch
+from jaxrnn.diagnostics._observe import Run, observe, time_back
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
@@ -16,7 +16,7 @@ from jaxrnn.types import Cell, Layer
 
 
 def input_sensitivity(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -36,7 +36,7 @@ def input_sensitivity(
     passes, H of them at a time; for long sequences take `last_output_sensitivity`.
 
     Args:
-        cell_or_layer: What to run.
+        model: What to run.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
             tokens run what follows the embedding on what that returns.
@@ -63,8 +63,8 @@ def input_sensitivity(
                [0.25 , 0.5  , 0.   ],
                [0.125, 0.25 , 0.5  ]], dtype=float32)
     """
-    rows = watch(
-        cell_or_layer,
+    rows = observe(
+        model,
         params,
         xs,
         _every_row,
@@ -78,7 +78,7 @@ def input_sensitivity(
 
 
 def last_output_sensitivity(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -96,7 +96,7 @@ def last_output_sensitivity(
     passes at once.
 
     Args:
-        cell_or_layer: What to run.
+        model: What to run.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
             tokens run what follows the embedding on what that returns.
@@ -121,8 +121,8 @@ def last_output_sensitivity(
         >>> last_output_sensitivity(cell, params, jnp.ones((4, 1)), mask=jnp.array([1, 1, 1, 0]))
         Array([0.125, 0.25 , 0.5  , 0.   ], dtype=float32)
     """
-    row = watch(
-        cell_or_layer,
+    row = observe(
+        model,
         params,
         xs,
         _last_row,
@@ -136,7 +136,7 @@ def last_output_sensitivity(
 
 
 def memory_horizon(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -156,7 +156,7 @@ def memory_horizon(
     it was measured on, so one near T - 1 means T is too short to see it.
 
     Args:
-        cell_or_layer: What to run.
+        model: What to run.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`; its floating leaves are the inputs that count. For
             tokens run what follows the embedding on what that returns.
@@ -185,8 +185,8 @@ def memory_horizon(
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1], got {threshold}.")
-    return watch(
-        cell_or_layer,
+    return observe(
+        model,
         params,
         xs,
         _horizon,
@@ -223,7 +223,7 @@ def _last_row(run):
 
 def _pull_back(run: Run):
     """`speaking -> [T, *batch]`, the sensitivity of those outputs, one at most in each row."""
-    xs = in_compute_dtype(run.params, run.xs)
+    xs = in_compute_dtype(run.params, run.steps.xs)
     num_leading = _real(run).ndim
     leaves, tree = jax.tree.flatten(xs)
     floating = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
@@ -236,8 +236,9 @@ def _pull_back(run: Run):
     def outputs(inputs):
         inputs = iter(inputs)
         own = [next(inputs) if use else leaf for use, leaf in zip(floating, leaves, strict=True)]
-        xs = zero_masked(run.mask, tree.unflatten(own))
-        ys = run.layer.unroll(run.params, run.carry, xs, run.mask, run.reset, run.key).outputs
+        xs = zero_masked(run.steps.mask, tree.unflatten(own))
+        steps = run.steps._replace(xs=xs)
+        ys = run.layer.unroll(run.params, run.carry, steps, run.key).outputs
         return _flat(ys, num_leading)
 
     inputs = [leaf for use, leaf in zip(floating, leaves, strict=True) if use]
@@ -255,9 +256,9 @@ def _pull_back(run: Run):
 
 def _real(run):
     """bool `[T, *batch]`: the mask, all True where there is none."""
-    if run.mask is not None:
-        return run.mask
-    return jnp.ones(checks.leading_shape(run.xs, run.layer.num_feature_axes), bool)
+    if run.steps.mask is not None:
+        return run.steps.mask
+    return jnp.ones(checks.leading_shape(run.steps.xs, run.layer.num_feature_axes), bool)
 
 
 def _steps_left(run):

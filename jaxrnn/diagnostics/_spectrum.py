@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.diagnostics._flat_carry import advance_with_jacobian, vectors
-from jaxrnn.diagnostics._observe import each_step, time_back, watch
+from jaxrnn.diagnostics._observe import each_step, observe, time_back
 from jaxrnn.engine.masking import select
 from jaxrnn.types import Cell, Layer
 
@@ -23,7 +23,7 @@ _MOST_SWEEPS = 40
 
 
 def jacobian_spectrum(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -44,7 +44,7 @@ def jacobian_spectrum(
     takes a singular value decomposition of its own, O(N³) each: seconds for N = 64 and T = 200.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
+        model: What to run; a layer must be causal.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`.
         start: k, the number of steps before the product starts; 0 is the carry given.
@@ -73,8 +73,8 @@ def jacobian_spectrum(
     """
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise ValueError(f"start must be an int of at least 0, got {start!r}.")
-    logs = watch(
-        cell_or_layer,
+    logs = observe(
+        model,
         params,
         xs,
         _spectra,

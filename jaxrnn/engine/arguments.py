@@ -9,85 +9,52 @@ import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Cell, Layer, Model, Steps
 
 
 class Call(NamedTuple):
     """The sequence arguments after their checks, still in the caller's layout."""
 
     time_axis: int
-    arrays: tuple[Any, Any, Any]
+    steps: Steps
 
     @classmethod
-    def checked(cls, cell_or_layer, xs, mask, reset, time_major):
+    def checked(cls, model: Model, xs: Any, mask: Any, reset: Any, time_major: Any) -> "Call":
         """Checks them against each other."""
-        if not isinstance(cell_or_layer, Cell | Layer):
-            raise TypeError(
-                f"cell_or_layer must be a Cell or a Layer, got {type(cell_or_layer).__name__}."
-            )
+        if not isinstance(model, Cell | Layer):
+            raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
         checks.boolean(time_major, "time_major")
         xs = checks.arrays(xs, "xs")
-        leading = checks.leading_shape(xs, cell_or_layer.num_feature_axes)
+        leading = checks.leading_shape(xs, model.num_feature_axes)
         mask = None if mask is None else as_mask(mask, leading)
         reset = None if reset is None else as_mask(reset, leading, "reset")
-        return cls(0 if time_major else len(leading) - 1, (xs, mask, reset))
+        return cls(0 if time_major else len(leading) - 1, Steps(xs, mask, reset))
 
 
-class ByIdentity:
-    """A record as a static argument: equal when its fields are the same objects.
-
-    The fields may hold trees (`num_feature_axes`), which have no hash of their own.
-    """
-
-    def __init__(self, record):
-        """Wraps a Cell or a Layer."""
-        self.record = record
-
-    def __hash__(self):
-        """Of the objects that the fields are."""
-        return hash(tuple(map(id, self.record)))
-
-    def __eq__(self, other):
-        """Whether both have the same objects as fields."""
-        return type(self.record) is type(other.record) and all(
-            mine is theirs for mine, theirs in zip(self.record, other.record, strict=True)
-        )
-
-
-def jit_by_record(num_options: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Jits `run(record, *options, *arrays)` for each record and its options.
-
-    So a cell that is kept compiles once per shape outside `jit` too. The last 128 programs are
-    kept, and not all, because what is compiled for a cell outlives the cell.
+# Models are equal by value, so equal ones share what was compiled. What is compiled for a model
+# outlives it, and a model with a lambda is equal to no other one: old programs have to go.
+@functools.lru_cache(maxsize=128)
+def compiled(run: Callable[..., Any], model: Model, *options: Any) -> Callable[..., Any]:
+    """`run(model, *options, *arrays)` jitted as a function of the arrays; the last 128 are kept.
 
     Args:
-        num_options: How many arguments behind the record are options, which are hashable.
+        run: what to jit.
+        model: a cell or a layer.
+        *options: further static arguments, which are hashable.
 
     Returns:
-        The decorator.
+        The jitted function.
     """
-
-    def decorate(run):
-        @functools.lru_cache(maxsize=128)
-        def compiled(static, *options):
-            return jax.jit(functools.partial(run, static.record, *options), inline=True)
-
-        @functools.wraps(run)
-        def call(record, *args):
-            return compiled(ByIdentity(record), *args[:num_options])(*args[num_options:])
-
-        return call
-
-    return decorate
+    return jax.jit(functools.partial(run, model, *options), inline=True)
 
 
 @contextlib.contextmanager
-def naming_params(cell_or_layer, params, xs):
+def naming_params(model, params, xs):
     """Says `params` where what went wrong has another structure than `init` makes."""
     try:
         yield
     except (AttributeError, TypeError, ValueError) as error:
-        came, wanted = jax.tree.structure(params), _structure_of_init(cell_or_layer, xs)
+        came, wanted = jax.tree.structure(params), _structure_of_init(model, xs)
         if wanted is not None and came != wanted:
             raise TypeError(
                 f"params must have the structure {wanted} that init makes, got {came}."
@@ -95,12 +62,12 @@ def naming_params(cell_or_layer, params, xs):
         raise
 
 
-def _structure_of_init(cell_or_layer, xs):
+def _structure_of_init(model, xs):
     """The structure of the parameters for such inputs, None where that cannot be told."""
-    by_width = cell_or_layer.num_feature_axes == 1 and isinstance(xs, jax.Array)
+    by_width = model.num_feature_axes == 1 and isinstance(xs, jax.Array)
     num_inputs = xs.shape[-1] if by_width else 1
     try:
-        params = jax.eval_shape(lambda key: cell_or_layer.init(key, num_inputs), jax.random.key(0))
+        params = jax.eval_shape(lambda key: model.init(key, num_inputs), jax.random.key(0))
     except (AttributeError, TypeError, ValueError):
         return None
     return jax.tree.structure(params)

@@ -53,12 +53,18 @@ def not_negative(value: Any, name: str) -> float:
 def evaluator(evaluate: Any, name: str) -> None:
     """Raises TypeError unless `evaluate` can be called as an Evaluator."""
     try:
-        inspect.signature(evaluate).bind(*"cell params carry xs mask reset".split())
+        inspect.signature(evaluate).bind(*"cell params carry steps".split())
     except TypeError as error:
         raise TypeError(
-            f"{name} must be an Evaluator, (cell, params, carry, xs, mask, reset) -> Rollout, "
-            f"as sequential() returns one; got {evaluate!r}."
+            f"{name} must be an Evaluator, (cell, params, carry, steps) -> Rollout, "
+            f"such as sequential(); got {evaluate!r}."
         ) from error
+
+
+def evaluates(evaluate: Any, cell: Cell) -> None:
+    """Raises where an evaluator that can tell in advance cannot evaluate the cell."""
+    if hasattr(evaluate, "check_cell"):
+        evaluate.check_cell(cell)
 
 
 def boolean(value: Any, name: str) -> bool:

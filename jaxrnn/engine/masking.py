@@ -1,6 +1,5 @@
 """The meaning of a mask and of a reset, in one place."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -36,29 +35,59 @@ def select(flag: Any, yes: Any, no: Any) -> Any:
     )
 
 
-def guarded(cell: Cell, params: Any) -> Callable[[Any, Any, Any, Any], Any]:
-    """The cell's step with the meaning of reset and mask.
+def restarted(carry: Any, initial: Any, reset: Any) -> Any:
+    """The carry before a step: `initial` where the step starts a new sequence.
 
-        hₜ = mₜ ? advance(h', zₜ) : h',  h' = rₜ ? initial_carry : hₜ₋₁
+    Args:
+        carry: the carry after the step before, leaves `[*prefix, ...]`.
+        initial: what a reset returns to, like `carry`.
+        reset: None or bool `[*prefix]`.
+
+    Returns:
+        A tree like `carry`.
+    """
+    return carry if reset is None else select(reset, initial, carry)
+
+
+def held(new: Any, old: Any, mask: Any) -> Any:
+    """The carry after a step: `old` where the step is masked.
+
+    Args:
+        new: what the step made, leaves `[*prefix, ...]`.
+        old: the carry before the step, like `new`.
+        mask: None or bool `[*prefix]`.
+
+    Returns:
+        A tree like `new`.
+    """
+    return new if mask is None else select(mask, new, old)
+
+
+def guarded(
+    cell: Cell, params: Any, initial: Any, carry: Any, z: Any, mask: Any, reset: Any
+) -> Any:
+    """One step of a cell, with the meaning of its reset and its mask.
+
+        h' = rₜ ? initial_carry : hₜ₋₁,  hₜ = mₜ ? advance(h', zₜ) : h'
 
     Reset acts first and mask second, so a reset on a masked step counts.
 
     Args:
-        cell: The cell.
-        params: Its parameters.
+        cell: the cell.
+        params: its parameters.
+        initial: what a reset returns to; None where there is no reset.
+        carry: the carry after the step before.
+        z: what `project` made of x.
+        mask: None or bool `[*batch]`.
+        reset: None or bool `[*batch]`.
 
     Returns:
-        `(carry, z, mask, reset) -> carry` with flags None or bool `[*batch]`.
+        The carry after the step.
     """
-
-    def step(carry, z, mask, reset):
-        if reset is not None:
-            carry = select(reset, cell.initial_carry(params, reset.shape), carry)
-        new_carry = cell.advance(params, carry, z)
-        checks.same_tree(new_carry, carry, "advance(params, carry, z)")
-        return new_carry if mask is None else select(mask, new_carry, carry)
-
-    return step
+    before = restarted(carry, initial, reset)
+    after = cell.advance(params, before, z)
+    checks.same_tree(after, before, "advance(params, carry, z)")
+    return held(after, before, mask)
 
 
 def concrete(values: Any) -> np.ndarray | None:

@@ -2,26 +2,29 @@
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.auto import auto
-from jaxrnn.engine.time import in_reverse
+from jaxrnn.engine.time import backwards
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Evaluator, Layer
 
 
+@model_factory
 def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = False) -> Layer:
     """Runs a cell over the sequence.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
 
     Args:
-        cell: The cell; its params and carry are the layer's.
-        evaluator: How it is evaluated; None is `auto()`. For forward mode (`jax.jvp`) give
+        cell: the cell; its params and carry are those of the layer.
+        evaluator: how it is evaluated; None is `auto()`. For forward mode (`jax.jvp`) give
             `sequential(derivative="autodiff")`.
-        reverse: Read the sequence from its end. Such a layer is not causal.
+        reverse: whether the sequence is read from its end. Such a layer is not causal.
 
     Returns:
         The layer, `[T, *batch, D] -> [T, *batch, H]`.
 
     Raises:
-        TypeError: `cell` is not a Cell, `evaluator` no Evaluator, or `reverse` no bool.
+        TypeError: `cell` is not a Cell, `evaluator` not an Evaluator, or `reverse` not a bool; or
+            the evaluator cannot evaluate this cell (some also raise ValueError).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -34,28 +37,29 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.boolean(reverse, "reverse")
     evaluate = auto() if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")
+    checks.evaluates(evaluate, cell)
 
-    def unroll(params, carry, xs, mask, reset, key):
-        def run(xs, mask, reset):
-            prepared = xs if cell.prepare is None else cell.prepare(params, key, xs, reset)
-            return evaluate(cell, params, carry, prepared, mask, reset)
+    def unroll(params, carry, steps, key):
+        if cell.prepare is not None:
+            xs = cell.prepare(params, key, steps.xs, steps.reset)
+            steps = steps._replace(xs=xs)
+        return evaluate(cell, params, carry, steps)
 
-        return in_reverse(run, xs, mask, reset) if reverse else run(xs, mask, reset)
-
-    return Layer(
+    layer = Layer(
         init=cell.init,
         initial_carry=cell.initial_carry,
         unroll=unroll,
         num_outputs=cell.num_outputs,
-        causal=not reverse,
         num_feature_axes=cell.num_feature_axes,
+        roles=cell.roles,
     )
+    return backwards(layer) if reverse else layer
 
 
-def as_layer(cell_or_layer: Cell | Layer, name: str = "cell_or_layer") -> Layer:
+def as_layer(model: Cell | Layer, name: str = "model") -> Layer:
     """A layer as it is, a cell as `recurrent(cell)`; anything else raises TypeError."""
-    if isinstance(cell_or_layer, Layer):
-        return cell_or_layer
-    if isinstance(cell_or_layer, Cell):
-        return recurrent(cell_or_layer)
-    raise TypeError(f"{name} must be a Cell or a Layer, got {type(cell_or_layer).__name__}.")
+    if isinstance(model, Layer):
+        return model
+    if isinstance(model, Cell):
+        return recurrent(model)
+    raise TypeError(f"{name} must be a Cell or a Layer, got {type(model).__name__}.")

@@ -1,10 +1,11 @@
 """Reading a sequence from its end."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from jaxrnn.types import Layer, Rollout, Steps
 
 
 def flip(tree: Any) -> Any:
@@ -15,9 +16,9 @@ def flip(tree: Any) -> Any:
 def flip_reset(reset: Any) -> Any:
     """The reset flags of the sequence read backwards.
 
-    reset[t] says that a boundary lies between t - 1 and t. Read backwards that boundary stands
-    in front of step t - 1, so the flags turn round and move by one; what stood in front of step 0
-    lies behind the last step and has no step to act on.
+    reset[t] says that a boundary lies between t - 1 and t. Read backwards that boundary comes
+    before step t - 1, so the flags are flipped and shifted by one; the boundary before step 0
+    comes after the last step and has no step to act on.
 
     Args:
         reset: None or bool `[T, *batch]`.
@@ -34,7 +35,12 @@ def flip_reset(reset: Any) -> Any:
     return jnp.roll(jnp.flip(reset, 0).at[-1].set(False), 1, axis=0)
 
 
-def in_reverse(run: Callable[..., Any], xs: Any, mask: Any, reset: Any) -> Any:
-    """Runs `run(xs, mask, reset) -> Rollout` backwards in time, outputs in the order of `xs`."""
-    rollout = run(flip(xs), flip(mask), flip_reset(reset))
-    return rollout._replace(outputs=flip(rollout.outputs))
+def backwards(layer: Layer) -> Layer:
+    """The layer that reads the sequence from its end; its outputs keep the order of the inputs."""
+
+    def unroll(params: Any, carry: Any, steps: Steps, key: Any) -> Rollout:
+        turned = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
+        rollout = layer.unroll(params, carry, turned, key)
+        return rollout._replace(outputs=flip(rollout.outputs))
+
+    return layer._replace(unroll=unroll, causal=False)

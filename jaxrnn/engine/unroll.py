@@ -1,4 +1,7 @@
-"""The engine's door: every argument is checked, padded and turned here, once."""
+"""`unroll`, `step` and `carries`.
+
+Arguments are checked, masked inputs zeroed and time moved to axis 0 here, once.
+"""
 
 import functools
 from typing import Any
@@ -8,17 +11,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, jit_by_record, naming_params
+from jaxrnn.engine.arguments import Call, compiled, naming_params
 from jaxrnn.engine.keys import checked_key, fold_in
 from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.time import in_reverse
-from jaxrnn.types import Cell, Evaluator, Layer, Rollout
+from jaxrnn.engine.time import backwards
+from jaxrnn.types import Cell, Evaluator, Layer, Model, Rollout
 
 
 def unroll(
-    cell_or_layer: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -38,25 +41,25 @@ def unroll(
     value and no gradient.
 
     Args:
-        cell_or_layer: What to run.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`, any number of leading axes.
-        carry: The carry to start from, leaves `[..., H]`; None is the initial carry.
+        model: the cell or layer to run.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]` with any number of leading axes.
+        carry: the carry before the first step, leaves `[..., H]`; None is the initial carry.
         mask: `[..., T]`, True = real (bool, or 0 and 1). None: all steps are real.
         reset: `[..., T]`, True = x_t starts a new sequence. None: no step does.
-        reverse: Read the sequence from its end; outputs keep the order of `xs`.
-        time_major: xs, mask, reset and outputs are `[T, ..., D]` and `[T, ...]`.
-        evaluator: How a cell is evaluated; None is `auto()`. A layer has its own. For forward mode
+        reverse: whether the sequence is read from its end; outputs keep the order of `xs`.
+        time_major: whether xs, mask, reset and outputs are `[T, ..., D]` and `[T, ...]`.
+        evaluator: how a cell is evaluated; None is `auto()`. A layer has its own. For forward mode
             (`jax.jvp`, `jax.jacfwd`) give `sequential(derivative="autodiff")`.
-        key: Randomness; None is the deterministic model.
+        key: randomness; None is the deterministic model.
 
     Returns:
         Rollout with the carry after the last step `[..., H]`, the outputs `[..., T, H]` in the
-        dtype of `xs` where that is real and floating (zero on masked steps), and `info` of the
-        path that ran.
+        dtype of `xs` where that is real and floating (zero on masked steps), and `info`, which
+        says how the model was evaluated.
 
     Raises:
-        TypeError: Something is of another kind, class of tree or dtype than expected.
+        TypeError: An argument has the wrong type, tree structure or dtype.
         ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, or a
             layer that is not causal is given a carry.
 
@@ -69,21 +72,24 @@ def unroll(
         >>> rollout.outputs.shape, rollout.carry.h.shape
         ((2, 5, 8), (2, 8))
     """
-    call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
-    if carry is not None and not getattr(cell_or_layer, "causal", True):
+    call = Call.checked(model, xs, mask, reset, time_major)
+    if carry is not None and not getattr(model, "causal", True):
         raise ValueError("carry must be None for a layer that is not causal; it cannot stream.")
     if evaluator is not None:
-        if isinstance(cell_or_layer, Layer):
-            raise ValueError("evaluator must be None for a layer: give it to recurrent(cell, ...).")
+        if isinstance(model, Layer):
+            raise ValueError(
+                "evaluator must be None for a layer, which has its own: give it to the factory, "
+                f"such as recurrent(cell, evaluator=...); got {evaluator!r}."
+            )
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    options = evaluator, reverse, call.time_axis
-    with naming_params(cell_or_layer, params, call.arrays[0]):
-        return _run(cell_or_layer, *options, params, carry, *call.arrays, key)
+    run = compiled(_run, model, evaluator, reverse, call.time_axis)
+    with naming_params(model, params, call.steps.xs):
+        return run(params, carry, call.steps, key)
 
 
 def step(
-    cell_or_layer: Cell | Layer,
+    model: Model,
     params: Any,
     carry: Any,
     x: Any,
@@ -95,20 +101,20 @@ def step(
     """Runs one step: `unroll` with T = 1.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
-        params: Its parameters.
-        carry: The carry before the step, leaves `[..., H]`; None is the initial carry.
-        x: A tree of arrays `[..., D]`.
+        model: the cell or layer to run; a layer must be causal.
+        params: its parameters.
+        carry: the carry before the step, leaves `[..., H]`; None is the initial carry.
+        x: the input, a tree of arrays `[..., D]`.
         mask: `[...]`; False keeps the carry and gives zeros.
         reset: `[...]`; True starts a new sequence before x is read.
-        key: Randomness; None is the deterministic model.
+        key: randomness; None is the deterministic model.
 
     Returns:
         `(carry, y)`, y `[..., H]`.
 
     Raises:
         ValueError: The layer is not causal, or shapes disagree.
-        TypeError: Something is of another kind, class of tree or dtype than expected.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -118,12 +124,12 @@ def step(
         >>> y.shape
         (2, 4)
     """
-    if not getattr(cell_or_layer, "causal", True):
-        raise ValueError("cell_or_layer must be causal to stream; this layer sees the future.")
+    if not getattr(model, "causal", True):
+        raise ValueError(f"model must be causal to stream, got {model!r}, which sees the future.")
     x = checks.arrays(x, "x")
-    leading = checks.leading_shape(x, cell_or_layer.num_feature_axes, "x", has_time=False)
+    leading = checks.leading_shape(x, model.num_feature_axes, "x", has_time=False)
     rollout = unroll(
-        cell_or_layer,
+        model,
         params,
         jax.tree.map(lambda leaf: leaf[None], x),
         carry=carry,
@@ -136,7 +142,7 @@ def step(
 
 
 def carries(
-    cell_or_layer: Cell | Layer,
+    model: Model,
     params: Any,
     xs: Any,
     *,
@@ -149,22 +155,22 @@ def carries(
     """The carry after every step, for diagnostics.
 
     Args:
-        cell_or_layer: What to run; a layer must be causal.
-        params: Its parameters.
-        xs: A tree of arrays `[..., T, D]`.
-        carry: The carry to start from; None is the initial carry.
+        model: the cell or layer to run; a layer must be causal.
+        params: its parameters.
+        xs: inputs, a tree of arrays `[..., T, D]`.
+        carry: the carry before the first step; None is the initial carry.
         mask: `[..., T]`; a masked step repeats the carry before it.
         reset: `[..., T]`.
-        time_major: xs, mask, reset and the result are `[T, ...]`.
-        key: Randomness. A cell's noise is that of `unroll`; a layer is run step by step with a
-            key for each, so what it draws for a whole sequence is drawn for every step.
+        time_major: whether xs, mask, reset and the result are `[T, ...]`.
+        key: randomness. A cell draws the noise that `unroll` draws; a layer is run step by step
+            with a key for each, so what it draws for a whole sequence is drawn for every step.
 
     Returns:
         A tree like the carry, leaves `[..., T, H]`.
 
     Raises:
         ValueError: The layer is not causal, or shapes disagree.
-        TypeError: Something is of another kind, class of tree or dtype than expected.
+        TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -173,50 +179,51 @@ def carries(
         >>> jr.carries(cell, params, jnp.ones((2, 5, 3))).c.shape
         (2, 5, 4)
     """
-    if not getattr(cell_or_layer, "causal", True):
-        raise ValueError("cell_or_layer must be causal; this layer has no carry between steps.")
-    call = Call.checked(cell_or_layer, xs, mask, reset, time_major)
+    if not getattr(model, "causal", True):
+        raise ValueError(f"model must be causal, got {model!r}, which has no carry between steps.")
+    call = Call.checked(model, xs, mask, reset, time_major)
     key = checked_key(key)
-    with naming_params(cell_or_layer, params, call.arrays[0]):
-        return _run_carries(cell_or_layer, call.time_axis, params, carry, *call.arrays, key)
+    run = compiled(_run_carries, model, call.time_axis)
+    with naming_params(model, params, call.steps.xs):
+        return run(params, carry, call.steps, key)
 
 
-@jit_by_record(3)
-def _run(record, evaluator, reverse, time_axis, params, carry, xs, mask, reset, key):
-    layer = recurrent(record, evaluator) if isinstance(record, Cell) else record
-    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
-    dtype = _real_dtype(xs)
-    rollout = _roll(layer, params, carry, xs, mask, reset, reverse, key)
+def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
+    layer = recurrent(model, evaluator) if isinstance(model, Cell) else model
+    layer = backwards(layer) if reverse else layer
+    steps = _time_first(steps, time_axis)
+    carry = _start(layer, params, carry, steps, key)
+    rollout = layer.unroll(params, carry, _without_padding(steps), key)
+    dtype = _real_dtype(steps.xs)
     outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
-    return rollout._replace(outputs=_time_back(zero_masked(mask, outputs), time_axis))
+    outputs = zero_masked(steps.mask, outputs)
+    return rollout._replace(outputs=_time_back(outputs, time_axis))
 
 
-@jit_by_record(1)
-def _run_carries(record, time_axis, params, carry, xs, mask, reset, key):
-    if isinstance(record, Cell):
-        layer = recurrent(record._replace(emit=_emit_carry))
+def _run_carries(model, time_axis, params, carry, steps, key):
+    if isinstance(model, Cell):
+        layer = recurrent(model._replace(emit=_emit_carry))
     else:
-        layer = _emitting_carry(record)
-    xs, mask, reset = _time_first((xs, mask, reset), time_axis)
-    rollout = _roll(layer, params, carry, xs, mask, reset, False, key)
+        layer = _emitting_carry(model)
+    steps = _time_first(steps, time_axis)
+    carry = _start(layer, params, carry, steps, key)
+    rollout = layer.unroll(params, carry, _without_padding(steps), key)
     return _time_back(rollout.outputs, time_axis)
 
 
-def _roll(layer, params, carry, xs, mask, reset, reverse, key):
-    """Runs a layer time first, from the initial carry when there is none."""
-    batch_shape = checks.leading_shape(xs, layer.num_feature_axes)[1:]
+def _start(layer, params, carry, steps, key):
+    """The carry before the first step: the initial one when there is none, checked otherwise."""
+    batch_shape = checks.leading_shape(steps.xs, layer.num_feature_axes)[1:]
     if carry is None:
         carry = layer.initial_carry(params, batch_shape)
     else:
         expected = jax.eval_shape(lambda params: layer.initial_carry(params, batch_shape), params)
         checks.same_tree(carry, expected, "carry")
-    carry = varying_like(carry, (params, xs, mask, reset, key))
-    xs = zero_masked(mask, xs)
+    return varying_like(carry, (params, steps, key))
 
-    def run(xs, mask, reset):
-        return layer.unroll(params, carry, xs, mask, reset, key)
 
-    return in_reverse(run, xs, mask, reset) if reverse else run(xs, mask, reset)
+def _without_padding(steps):
+    return steps._replace(xs=zero_masked(steps.mask, steps.xs))
 
 
 def _emit_carry(params, carry, x):
@@ -227,16 +234,15 @@ def _emit_carry(params, carry, x):
 def _emitting_carry(layer: Layer) -> Layer:
     """The layer run step by step, with the carry after each step as its output."""
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         def step(carry, inputs):
-            index, *arrays = inputs
-            step_key = fold_in(key, index)
-            x, one_mask, one_reset = jax.tree.map(lambda leaf: leaf[None], arrays)
-            rollout = layer.unroll(params, carry, x, one_mask, one_reset, step_key)
+            index, one = inputs
+            one = jax.tree.map(lambda leaf: leaf[None], one)
+            rollout = layer.unroll(params, carry, one, fold_in(key, index))
             return rollout.carry, rollout.carry
 
-        num_steps = jax.tree.leaves(xs)[0].shape[0]
-        carry, outputs = lax.scan(step, carry, (jnp.arange(num_steps), xs, mask, reset))
+        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        carry, outputs = lax.scan(step, carry, (jnp.arange(num_steps), steps))
         return Rollout(carry, outputs)
 
     return layer._replace(unroll=unroll)

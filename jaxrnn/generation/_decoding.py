@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jaxrnn.engine.arguments import jit_by_record
+from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
 from jaxrnn.generation._feedback import (
     Feed,
@@ -51,7 +51,7 @@ class Generated(NamedTuple):
 
 
 def free_run(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     prompt: Any,
     num_steps: int,
@@ -71,7 +71,7 @@ def free_run(
     has nothing to go on from: its carry stays, its outputs and xs are zero.
 
     Args:
-        cell_or_layer: What to run; causal, and without noise.
+        model: What to run; causal, and without noise.
         params: Its parameters.
         prompt: A tree of arrays `[..., P, D]`, or `[..., P]` for tokens; P at least 1.
         num_steps: N, how many outputs to make.
@@ -95,12 +95,11 @@ def free_run(
         >>> jr.free_run(cell, (), jnp.array([[8.0]]), 3).outputs[:, 0]
         Array([4., 2., 1.], dtype=float32)
     """
-    prompt, mask, reset = checked_prompt(cell_or_layer, prompt, num_steps, mask, reset)
+    prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     arguments = params, prompt, as_data(feed), carry, mask, reset, checked_key(key)
-    return _free_run(cell_or_layer, num_steps, *arguments)
+    return compiled(_free_run, model, num_steps)(*arguments)
 
 
-@jit_by_record(1)
 def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
     at = read_prompt(model, params, carry, prompt, mask, reset)
     made = run_on(model, params, at, num_steps, feed, key)
@@ -108,7 +107,7 @@ def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
 
 
 def generate(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     prompt: Any,
     num_steps: int,
@@ -133,7 +132,7 @@ def generate(
     `carry=result.carry` and `mask=result.mask[..., -1:] & ~result.stopped[..., None]`.
 
     Args:
-        cell_or_layer: What to run, from tokens to logits: `serial(embed(D), ..., dense(V))`,
+        model: What to run, from tokens to logits: `serial(embed(D), ..., dense(V))`,
             causal. It runs without noise.
         params: Its parameters.
         prompt: ints `[..., P]`, P at least 1; a start token where there is nothing else.
@@ -169,18 +168,17 @@ def generate(
         ...             stop_token=9, key=jax.random.key(1)).tokens.shape
         (2, 6)
     """
-    prompt, mask, reset = checked_prompt(cell_or_layer, prompt, num_steps, mask, reset)
+    prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     check_choice(checked_key(key), temperature, top_k, top_p)
-    _check_tokens(cell_or_layer, prompt)
+    _check_tokens(model, prompt)
     stops = (
         jnp.zeros(0, jnp.int32) if stop_token is None else _tokens(stop_token, "stop_token").ravel()
     )
     choices = temperature, top_p, stops, _tokens(pad, "pad")
     arrays = params, prompt, choices, carry, mask, reset, key
-    return _generate(cell_or_layer, num_steps, top_k, *arrays)
+    return compiled(_generate, model, num_steps, top_k)(*arrays)
 
 
-@jit_by_record(2)
 def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, reset, key):
     temperature, top_p, stops, pad = choices
 
@@ -197,11 +195,11 @@ def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, res
     return Generated(made.carry, tokens, mask, at.known & ~made.goes_on)
 
 
-def _check_tokens(cell_or_layer, prompt):
-    if cell_or_layer.num_feature_axes != 0:
+def _check_tokens(model, prompt):
+    if model.num_feature_axes != 0:
         raise ValueError(
-            "cell_or_layer must read tokens, serial(embed(D), ...) say, to generate; the x of this "
-            f"one has {cell_or_layer.num_feature_axes} feature axes. free_run takes any x."
+            "model must read tokens, serial(embed(D), ...) say, to generate; the x of this "
+            f"one has {model.num_feature_axes} feature axes. free_run takes any x."
         )
     # -1 stands for logits that are NaN, and unsigned ints have none.
     if not jnp.issubdtype(prompt.dtype, jnp.signedinteger):

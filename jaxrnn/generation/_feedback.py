@@ -16,7 +16,7 @@ from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.sequences._pooling import last_valid
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Cell, Layer, Steps
 
 Feed = Callable[[Any, Any, Any], Any]
 """`(y, x, key) -> x`: the next input, from an output and the input that gave it."""
@@ -57,26 +57,24 @@ def as_data(feed: Feed) -> Partial:
     return feed if isinstance(feed, Partial) else Partial(feed)
 
 
-def check_causal(cell_or_layer: Any) -> None:
+def check_causal(model: Any) -> None:
     """Raises unless the record is a Cell or a causal Layer."""
-    if not as_layer(cell_or_layer).causal:
+    if not as_layer(model).causal:
         raise ValueError(
-            "cell_or_layer must be causal to generate: the outputs of this layer have seen "
+            "model must be causal to generate: the outputs of this layer have seen "
             "the steps that they would predict."
         )
 
 
-def checked_prompt(
-    cell_or_layer: Any, prompt: Any, num_steps: int, mask: Any, reset: Any
-) -> tuple[Any, Any, Any]:
+def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: Any) -> Steps:
     """`(prompt, mask, reset)` as arrays for a model that can run on from them."""
-    check_causal(cell_or_layer)
+    check_causal(model)
     checks.positive(num_steps, "num_steps")
     prompt = checks.arrays(prompt, "prompt")
-    leading = checks.leading_shape(prompt, cell_or_layer.num_feature_axes, "prompt")
+    leading = checks.leading_shape(prompt, model.num_feature_axes, "prompt")
     if leading[-1] == 0:
         raise ValueError(f"prompt must have at least one step, got the axes {leading}.")
-    return Call.checked(cell_or_layer, prompt, mask, reset, time_major=False).arrays
+    return Call.checked(model, prompt, mask, reset, time_major=False).steps
 
 
 def time_back(tree: Any, num_batch_axes: int) -> Any:
@@ -93,7 +91,7 @@ def fed(feed: Feed, at: Reading, key: Any, use: Any) -> Any:
 
 
 def read(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     at: Reading,
     x: Any,
@@ -102,7 +100,7 @@ def read(
     key: Any = None,
 ) -> Reading:
     """One step further: masked rows stay where they are, a reset forgets what was read."""
-    carry, y = step(cell_or_layer, params, at.carry, x, mask=mask, reset=reset, key=key)
+    carry, y = step(model, params, at.carry, x, mask=mask, reset=reset, key=key)
     known = at.known if reset is None else at.known & ~reset
     if mask is None:
         return Reading(carry, x, y, jnp.ones_like(known))
@@ -111,11 +109,11 @@ def read(
 
 
 def read_prompt(
-    cell_or_layer: Cell | Layer, params: Any, carry: Any, prompt: Any, mask: Any, reset: Any
+    model: Cell | Layer, params: Any, carry: Any, prompt: Any, mask: Any, reset: Any
 ) -> Reading:
     """Reads a whole prompt `[..., P, D]`, whatever side its padding is on."""
-    leading = checks.leading_shape(prompt, cell_or_layer.num_feature_axes)
-    rollout = unroll(cell_or_layer, params, prompt, carry=carry, mask=mask, reset=reset)
+    leading = checks.leading_shape(prompt, model.num_feature_axes)
+    rollout = unroll(model, params, prompt, carry=carry, mask=mask, reset=reset)
     flags = jnp.ones(leading, bool) if mask is None else mask
     x, y = last_valid((prompt, rollout.outputs), flags)
     return Reading(rollout.carry, x, y, _has_read(flags, reset))
@@ -131,7 +129,7 @@ def _has_read(mask, reset):
 
 
 def run_on(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     at: Reading,
     num_steps: int,
@@ -144,7 +142,7 @@ def run_on(
     """Feeds the outputs back, `num_steps` times in one scan.
 
     Args:
-        cell_or_layer: What runs.
+        model: What runs.
         params: Its parameters.
         at: Where the rows stand; one that has read nothing makes nothing.
         num_steps: N, at least 1.
@@ -165,7 +163,7 @@ def run_on(
 
     def advance(state, index):
         at, live, x = state
-        at = read(cell_or_layer, params, at, x, mask=live)
+        at = read(model, params, at, x, mask=live)
         goes_on, made = make(at, live, index)
         return (at, goes_on, made[1]), made
 

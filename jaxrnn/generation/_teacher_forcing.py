@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, jit_by_record
+from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
 from jaxrnn.engine.masking import select, zero_masked
 from jaxrnn.engine.sharding import varying_like
@@ -27,7 +27,7 @@ from jaxrnn.types import Cell, Layer, Rollout
 
 
 def teacher_forced(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     *,
@@ -44,7 +44,7 @@ def teacher_forced(
     the model reads its own errors (exposure bias): report both. The targets are `shift_targets`.
 
     Args:
-        cell_or_layer: What to run; causal.
+        model: What to run; causal.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
         carry: The carry to start from; None is the initial carry.
@@ -70,12 +70,12 @@ def teacher_forced(
         >>> jr.mean_over_steps(jr.cross_entropy(logits, targets), mask).shape
         ()
     """
-    check_causal(cell_or_layer)
-    return unroll(cell_or_layer, params, xs, carry=carry, mask=mask, reset=reset, key=key)
+    check_causal(model)
+    return unroll(model, params, xs, carry=carry, mask=mask, reset=reset, key=key)
 
 
 def scheduled_sampling(
-    cell_or_layer: Cell | Layer,
+    model: Cell | Layer,
     params: Any,
     xs: Any,
     rate: Any,
@@ -96,7 +96,7 @@ def scheduled_sampling(
     scan; the rate is data, so a schedule compiles once.
 
     Args:
-        cell_or_layer: What to run; causal. Its own noise is drawn anew for every step.
+        model: What to run; causal. Its own noise is drawn anew for every step.
         params: Its parameters.
         xs: A tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
         rate: The probability of reading the own output, in [0, 1]: one number, or `[..., T]`.
@@ -126,32 +126,31 @@ def scheduled_sampling(
         >>> jr.scheduled_sampling(layer, params, xs, 0.25, key=jax.random.key(1)).outputs.shape
         (3, 7, 2)
     """
-    check_causal(cell_or_layer)
+    check_causal(model)
     if checked_key(key) is None:
         raise ValueError("key must be a PRNG key for scheduled_sampling to draw with, got None.")
     drawing_key(key, "scheduled_sampling")
-    xs, mask, reset = Call.checked(cell_or_layer, xs, mask, reset, time_major=False).arrays
-    rate = _checked_rate(rate, checks.leading_shape(xs, cell_or_layer.num_feature_axes))
-    return _scheduled(cell_or_layer, params, xs, rate, key, as_data(feed), carry, mask, reset)
+    steps = Call.checked(model, xs, mask, reset, time_major=False).steps
+    rate = _checked_rate(rate, checks.leading_shape(steps.xs, model.num_feature_axes))
+    return compiled(_scheduled, model)(params, steps, rate, key, as_data(feed), carry)
 
 
-@jit_by_record(0)
-def _scheduled(model, params, xs, rate, key, feed, carry, mask, reset):
-    leading = checks.leading_shape(xs, model.num_feature_axes)
+def _scheduled(model, params, steps, rate, key, feed, carry):
+    leading = checks.leading_shape(steps.xs, model.num_feature_axes)
     axis = len(leading) - 1
     choice_key, feed_key, noise_key = split_key(key, 3)
     own = jax.random.bernoulli(choice_key, rate, leading)
 
     def advance(at, inputs):
-        index, x, own, mask, reset = inputs
+        index, own, (x, mask, reset) = inputs
         own = own & (at.known if reset is None else at.known & ~reset)
         x = select(own, fed(feed, at, fold_in(feed_key, index), own), x)
         at = read(model, params, at, x, mask, reset, fold_in(noise_key, index))
         return at, zero_masked(mask, (at.y, x))
 
-    start = _nothing_read(model, params, carry, xs, leading[:-1], axis)
-    start = varying_like(start, (params, start, xs, mask, reset, key))
-    first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), (xs, own, mask, reset))
+    start = _nothing_read(model, params, carry, steps.xs, leading[:-1], axis)
+    start = varying_like(start, (params, start, steps, key))
+    first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), (own, steps))
     at, made = lax.scan(advance, start, (jnp.arange(leading[-1]), *first))
     outputs, inputs = time_back(made, axis)
     return Rollout(at.carry, outputs, inputs)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
-from jaxrnn.engine.time import in_reverse
+from jaxrnn.engine.time import backwards
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
 
 Merge = Callable[[Any, Any], Any]
@@ -21,6 +22,7 @@ class Directions(NamedTuple):
     backward: Any
 
 
+@model_factory
 def bidirectional(
     forward: Cell | Layer, backward: Cell | Layer | None = None, merge: str | Merge = "concat"
 ) -> Layer:
@@ -67,6 +69,7 @@ def bidirectional(
         )
     if not callable(merge) and merge not in tuple(_MERGES):
         raise ValueError(f"merge must be one of {tuple(_MERGES)} or a function, got {merge!r}.")
+    from_the_end = backwards(layers.backward)
     merge_fn = merge if callable(merge) else _MERGES[merge]
 
     def num_outputs(num_inputs):
@@ -87,16 +90,10 @@ def bidirectional(
             layers.backward.initial_carry(params.backward, batch_shape),
         )
 
-    def unroll(params, carry, xs, mask, reset, key):
-        key_forward, key_backward = split_key(key, 2)
-
-        def run_backward(xs, mask, reset):
-            return layers.backward.unroll(
-                params.backward, carry.backward, xs, mask, reset, key_backward
-            )
-
-        onward = layers.forward.unroll(params.forward, carry.forward, xs, mask, reset, key_forward)
-        turned = in_reverse(run_backward, xs, mask, reset)
+    def unroll(params, carry, steps, key):
+        keys = split_key(key, 2)
+        onward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
+        turned = from_the_end.unroll(params.backward, carry.backward, steps, keys[1])
         return Rollout(
             Directions(onward.carry, turned.carry),
             _merged(merge_fn, onward.outputs, turned.outputs),
@@ -110,11 +107,12 @@ def bidirectional(
         num_outputs=num_outputs,
         causal=False,
         num_feature_axes=layers.forward.num_feature_axes,
+        roles=Directions(layers.forward.roles, layers.backward.roles),
     )
 
 
-def _direction(cell_or_layer, name):
-    layer = as_layer(cell_or_layer, name)
+def _direction(model, name):
+    layer = as_layer(model, name)
     if not layer.causal:
         raise ValueError(f"{name} must be causal: bidirectional itself turns the sequence round.")
     return layer

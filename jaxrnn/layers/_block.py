@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._dense import dense
 from jaxrnn.layers._dropout import dropout
 from jaxrnn.layers._embed import embed
@@ -16,6 +17,7 @@ from jaxrnn.layers._serial import serial
 from jaxrnn.types import Cell, Layer
 
 
+@model_factory
 def block(
     mixer: Cell | Layer,
     num_features: int,
@@ -64,6 +66,7 @@ def block(
     )
 
 
+@model_factory
 def classifier(
     mixers: Sequence[Cell | Layer],
     num_features: int,
@@ -104,6 +107,7 @@ def classifier(
     return _stack(first, mixers, num_features, num_classes, rate, param_dtype)
 
 
+@model_factory
 def language_model(
     mixers: Sequence[Cell | Layer],
     num_features: int,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -16,8 +17,10 @@ class DenseParams(NamedTuple):
 
     kernel: Any
     bias: Any = None
+    roles = "readout"
 
 
+@model_factory
 def dense(
     num_outputs: int,
     activation: Callable[[Any], Any] | None = None,

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.keys import drawing_key, from_sequence_start
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Layer, Rollout
 
 
+@model_factory
 def dropout(rate: float, variational: bool = False) -> Layer:
     """Puts zeros in place of some features and scales up the others.
 
@@ -46,14 +48,15 @@ def dropout(rate: float, variational: bool = False) -> Layer:
             return jax.random.bernoulli(key, 1 - rate, shape[1:])
         return from_sequence_start(jax.random.bernoulli(key, 1 - rate, shape), reset)
 
-    def unroll(params, carry, xs, mask, reset, key):
-        del params, mask
+    def unroll(params, carry, steps, key):
+        del params
+        xs = steps.xs
         if not jnp.issubdtype(xs.dtype, jnp.inexact):
             raise TypeError(f"xs must be floating to be scaled, got the dtype {xs.dtype}.")
         key = drawing_key(key, "dropout")
         if key is None:
             return Rollout(carry, xs)
-        return Rollout(carry, jnp.where(draw(key, xs.shape, reset), xs / (1 - rate), 0))
+        return Rollout(carry, jnp.where(draw(key, xs.shape, steps.reset), xs / (1 - rate), 0))
 
     return Layer(
         init=lambda key, num_inputs: (),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import concrete
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -16,8 +17,10 @@ class EmbedParams(NamedTuple):
     """`table [V, D]`, a row for each of V tokens."""
 
     table: Any
+    roles = "input"
 
 
+@model_factory
 def embed(num_outputs: int, *, param_dtype: Any = jnp.float32) -> Layer:
     """Looks up a learned vector for every token.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -18,8 +19,10 @@ class GatedMLPParams(NamedTuple):
     gate_kernel: Any
     value_kernel: Any
     output_kernel: Any
+    roles = "readout"
 
 
+@model_factory
 def gated_mlp(
     num_units: int,
     activation: Callable[[Any], Any] = jax.nn.gelu,

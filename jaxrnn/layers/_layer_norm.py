@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
 
@@ -14,8 +15,10 @@ class LayerNormParams(NamedTuple):
 
     scale: Any
     offset: Any
+    roles = "readout"
 
 
+@model_factory
 def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Layer:
     """Normalises the features of every step.
 

@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer
 
 
+@model_factory
 def residual(layer: Cell | Layer) -> Layer:
     """Adds a layer's outputs to its inputs.
 
@@ -48,13 +50,13 @@ def residual(layer: Cell | Layer) -> Layer:
         num_outputs(num_inputs)
         return inner.init(key, num_inputs)
 
-    def unroll(params, carry, xs, mask, reset, key):
-        rollout = inner.unroll(params, carry, xs, mask, reset, key)
-        shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, xs))
+    def unroll(params, carry, steps, key):
+        rollout = inner.unroll(params, carry, steps, key)
+        shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, steps.xs))
         if shape != wanted:
             raise ValueError(
                 f"layer must keep the shape to be residual, got outputs {shape} for xs {wanted}."
             )
-        return rollout._replace(outputs=jax.tree.map(jnp.add, xs, rollout.outputs))
+        return rollout._replace(outputs=jax.tree.map(jnp.add, steps.xs, rollout.outputs))
 
     return inner._replace(init=init, unroll=unroll, num_outputs=num_outputs)

@@ -4,9 +4,11 @@ import jax
 
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
 
 
+@model_factory
 def serial(*layers: Cell | Layer) -> Layer:
     """Runs layers one behind another, each over the whole sequence.
 
@@ -55,14 +57,14 @@ def serial(*layers: Cell | Layer) -> Layer:
     def initial_carry(params, batch_shape=()):
         return tuple(layer.initial_carry(own, batch_shape) for layer, own in each(params))
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         rollouts = []
         keys = split_key(key, len(parts))
         for (layer, own), own_carry, own_key in zip(each(params), carry, keys, strict=True):
-            rollouts.append(layer.unroll(own, own_carry, xs, mask, reset, own_key))
-            xs = rollouts[-1].outputs
+            rollouts.append(layer.unroll(own, own_carry, steps, own_key))
+            steps = steps._replace(xs=rollouts[-1].outputs)
         carries, _, infos = zip(*rollouts, strict=True)
-        return Rollout(carries, xs, infos)
+        return Rollout(carries, steps.xs, infos)
 
     def num_outputs(num_inputs):
         for layer in parts:
@@ -76,4 +78,5 @@ def serial(*layers: Cell | Layer) -> Layer:
         num_outputs=num_outputs,
         causal=all(layer.causal for layer in parts),
         num_feature_axes=parts[0].num_feature_axes,
+        roles=tuple(layer.roles for layer in parts),
     )

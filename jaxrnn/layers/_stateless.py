@@ -32,9 +32,9 @@ def stateless(
         Array([2., 2., 2.], dtype=float32)
     """
 
-    def unroll(params, carry, xs, mask, reset, key):
-        del mask, reset, key
-        return Rollout(carry, apply(params, xs))
+    def unroll(params, carry, steps, key):
+        del key
+        return Rollout(carry, apply(params, steps.xs))
 
     return Layer(
         init=init,

@@ -10,8 +10,9 @@ from jaxrnn.cells._eigenvalues import open_uniform
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.mixers._window import Window, empty_window, through_window
-from jaxrnn.types import Layer, Rollout
+from jaxrnn.types import Layer, Rollout, Steps
 
 
 class CausalConvParams(NamedTuple):
@@ -19,8 +20,10 @@ class CausalConvParams(NamedTuple):
 
     kernel: Any
     bias: Any = None
+    roles = "input"
 
 
+@model_factory
 def causal_conv(
     width: int,
     activation: Callable[[Any], Any] | None = None,
@@ -62,14 +65,14 @@ def causal_conv(
     if activation is not None and not callable(activation):
         raise TypeError(f"activation must be a function or None, got {activation!r}.")
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
-        if xs.shape[-1:] != params.kernel.shape[1:]:
+        if steps.xs.shape[-1:] != params.kernel.shape[1:]:
             raise ValueError(
                 f"xs must have the width of params.kernel {params.kernel.shape}, "
-                f"got {xs.shape[-1]}."
+                f"got {steps.xs.shape[-1]}."
             )
-        window, ys = convolve(params, carry, xs, mask, reset)
+        window, ys = convolve(params, carry, steps)
         return Rollout(window, ys if activation is None else activation(ys))
 
     return Layer(
@@ -95,21 +98,19 @@ def initial_carry(params: CausalConvParams, batch_shape: tuple[int, ...] = ()) -
     return empty_window(step, width - 1, batch_shape)
 
 
-def convolve(
-    params: CausalConvParams, window: Window, xs: Any, mask: Any, reset: Any
-) -> tuple[Window, Any]:
+def convolve(params: CausalConvParams, window: Window, steps: Steps) -> tuple[Window, Any]:
     """The convolution with its window, time first, in promote(params, float32)."""
     kernel, bias = in_compute_dtype(params, params)
 
-    def read(steps, sequence, own):
+    def read(window, sequence, own):
         del own
-        num_steps = len(steps) - len(kernel) + 1
-        ys = jnp.zeros((), steps.dtype) if bias is None else bias
+        num_steps = len(window) - len(kernel) + 1
+        ys = jnp.zeros((), window.dtype) if bias is None else bias
         for place, weights in enumerate(kernel):
             span = slice(place, place + num_steps)
-            # Selected before it multiplies: what stands in another sequence may be NaN.
+            # Selected before it multiplies: what another sequence holds may be NaN.
             same = sequence[span] == sequence[len(kernel) - 1 :]
-            ys = ys + zero_masked(same, steps[span]) * weights
+            ys = ys + zero_masked(same, window[span]) * weights
         return ys
 
-    return through_window(read, window, in_compute_dtype(params, xs), mask, reset)
+    return through_window(read, window, steps._replace(xs=in_compute_dtype(params, steps.xs)))

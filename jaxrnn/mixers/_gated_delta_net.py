@@ -9,9 +9,11 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.evaluators.chunkwise import by_head, layer_of_pairs, seen_steps, sums_between
-from jaxrnn.engine.precision import project
-from jaxrnn.types import Cell, Layer, Path, Rollout
+from jaxrnn.engine.evaluators.chunkwise import by_head, chunkwise, seen_steps, sums_between
+from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.engine.recurrent import recurrent
+from jaxrnn.factories import model_factory
+from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
 # The shortest key or query that becomes a unit vector; shorter ones are divided by this, so that
 # the slope at a key of zeros, which blank inputs have, is 1000 and not endless.
@@ -30,6 +32,14 @@ class GatedDeltaNetParams(NamedTuple):
     gate_kernel: Any
     log_rate: Any
     step_bias: Any
+    roles = {
+        "key_kernel": "input",
+        "query_kernel": "input",
+        "value_kernel": "input",
+        "gate_kernel": "input",
+        "log_rate": "ssm",
+        "step_bias": "ssm",
+    }
 
 
 class GatedDeltaNetCarry(NamedTuple):
@@ -47,13 +57,14 @@ class GatedDeltaNetWrite(NamedTuple):
     beta: Any
 
 
+@model_factory
 def gated_delta_net(
     num_heads: int,
     key_width: int,
     value_width: int | None = None,
     *,
     negative_eigenvalues: bool = False,
-    chunk_size: int | None = 64,
+    evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
     """The gated delta rule: forget all, erase what the key held, write the new value.
@@ -81,8 +92,8 @@ def gated_delta_net(
         key_width: K, of keys and queries.
         value_width: V, of values; None is K.
         negative_eigenvalues: β in (0, 2) in place of (0, 1).
-        chunk_size: Steps of a chunk; 1 is the recurrent form and None one chunk for all T, whose
-            system costs O(T³). T = 1 is always recurrent.
+        evaluator: how the recurrence is evaluated; None is `chunkwise(64)`. `chunkwise(None)`, one
+            chunk for all T, solves a system that costs O(T³).
         param_dtype: Of the parameters. The carry runs in promote(params, float32).
 
     Returns:
@@ -135,8 +146,16 @@ def gated_delta_net(
             beta=largest_beta * jax.nn.sigmoid(beta),
         )
 
-    cell = Cell(init, initial_carry, write, _advance, _emit, lambda num_inputs: num_heads * width)
-    return layer_of_pairs(cell, _all_pairs, chunk_size)
+    cell = Cell(
+        init,
+        initial_carry,
+        write,
+        _advance,
+        _emit,
+        num_outputs=lambda num_inputs: num_heads * width,
+        pairwise=_pairwise,
+    )
+    return recurrent(cell, chunkwise(64) if evaluator is None else evaluator)
 
 
 def _advance(params: Any, carry: GatedDeltaNetCarry, z: GatedDeltaNetWrite) -> GatedDeltaNetCarry:
@@ -167,9 +186,10 @@ def _unit(vector: Any) -> Any:
     return vector / jnp.sqrt(jnp.maximum(square, _SHORTEST**2))
 
 
-def _all_pairs(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
-    """All steps at once, as an evaluator, by one triangular system."""
-    z = project(cell, params, xs)
+def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, steps: Steps) -> Any:
+    """All steps at once, by one triangular system."""
+    xs, mask, reset = steps
+    xs = in_compute_dtype(params, xs)
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (_query(params, xs, carry), z.k, z.v))
     log_alpha, beta = jnp.moveaxis(z.log_alpha, 0, -1), jnp.moveaxis(z.beta, 0, -1)
     seen, from_carry = seen_steps(mask, reset, xs.shape[0])
@@ -191,7 +211,7 @@ def _all_pairs(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: A
     ys = jnp.moveaxis(ys, -2, 0)
     written = jnp.einsum("...s,...sv,...sk->...vk", decay[..., -1, :], u, k)
     last = GatedDeltaNetCarry(kept[..., -1:, :] * carry.s + written)
-    return Rollout(last, ys.reshape(*ys.shape[:-2], -1), Path("parallel"))
+    return last, ys.reshape(*ys.shape[:-2], -1)
 
 
 def _inverse(system: Any) -> Any:

@@ -11,6 +11,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
 from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.types import Evaluator, Layer, Rollout
 
@@ -25,6 +26,7 @@ class MambaParams(NamedTuple):
     conv: Any
     ssm: Any
     output_kernel: Any
+    roles = {"kernel": "input", "output_kernel": "readout"}
 
 
 class MambaCarry(NamedTuple):
@@ -34,6 +36,7 @@ class MambaCarry(NamedTuple):
     ssm: Any
 
 
+@model_factory
 def mamba(
     state_size: int = 16,
     *,
@@ -83,8 +86,9 @@ def mamba(
     checks.positive(conv_width, "conv_width")
     options: dict[str, Any] = {"discretization": discretization, "param_dtype": param_dtype}
     cell = s6(state_size, dt_rank=dt_rank, **options)
-    if evaluator is None:
-        evaluator = chunked(sqrt_size, associative())
+    evaluate = chunked(sqrt_size, associative()) if evaluator is None else evaluator
+    checks.evaluator(evaluate, "evaluator")
+    checks.evaluates(evaluate, cell)
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 4)
@@ -103,12 +107,12 @@ def mamba(
             cell.initial_carry(params.ssm, batch_shape),
         )
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
-        xs = in_compute_dtype(params, xs)
+        xs = in_compute_dtype(params, steps.xs)
         u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
-        window, u = causal_conv.convolve(params.conv, carry.conv, u, mask, reset)
-        rollout = evaluator(cell, params.ssm, carry.ssm, jax.nn.silu(u), mask, reset)
+        window, u = causal_conv.convolve(params.conv, carry.conv, steps._replace(xs=u))
+        rollout = evaluate(cell, params.ssm, carry.ssm, steps._replace(xs=jax.nn.silu(u)))
         ys = rollout.outputs * jax.nn.silu(z) @ params.output_kernel
         return Rollout(MambaCarry(window, rollout.carry), ys, rollout.info)
 

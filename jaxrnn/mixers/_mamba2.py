@@ -10,10 +10,11 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.chunkwise import by_head, layer_of_pairs, seen_steps, sums_between
+from jaxrnn.engine.evaluators.chunkwise import by_head, chunkwise, seen_steps, sums_between
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.mixers import _causal_conv as causal_conv
-from jaxrnn.types import Layer, Path, Rollout
+from jaxrnn.types import Cell, Evaluator, Layer, Rollout, Steps
 
 EPSILON = 1e-5
 
@@ -24,6 +25,7 @@ class SSDParams(NamedTuple):
     a_log: Any
     dt_bias: Any
     skip: Any
+    roles = {"a_log": "ssm", "dt_bias": "ssm", "skip": "readout"}
 
 
 class Mamba2Params(NamedTuple):
@@ -38,6 +40,7 @@ class Mamba2Params(NamedTuple):
     ssm: Any
     norm_scale: Any
     output_kernel: Any
+    roles = {"kernel": "input", "norm_scale": "readout", "output_kernel": "readout"}
 
 
 class Mamba2Carry(NamedTuple):
@@ -60,13 +63,14 @@ class SSDStep(NamedTuple):
     log_a: Any
 
 
+@model_factory
 def mamba2(
     state_size: int = 128,
     *,
     head_width: int = 64,
     expansion: int = 2,
     conv_width: int = 4,
-    chunk_size: int | None = 64,
+    evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
     """The mixer of Mamba-2, whose state space with a scalar decay is also a masked attention.
@@ -76,12 +80,12 @@ def mamba2(
         y = rms_norm(y ⊙ silu(z)) ⊙ norm_scale W_output
 
     Dao and Gu 2024 (arXiv:2405.21060), with B and C shared by all heads. Forms of the recurrence
-    that give the same: recurrent (`chunk_size=1`, and whenever T = 1); the dual, masked attention
-    without a softmax (`chunk_size=None`),
+    that give the same: recurrent (`sequential()`, and whenever T = 1); the dual, masked attention
+    without a softmax (`chunkwise(None)`),
 
         yₜ = Σ_{s ≤ t} (Cₜ · Bₛ) exp(log aₛ₊₁ + … + log aₜ) Δₛ uₛ,   log a = Δ A
 
-    and chunkwise, dual inside of chunks and recurrent between them: O(T · chunk_size). Exponents
+    and `chunkwise(size)`, dual inside chunks and recurrent between them: O(T · size). Exponents
     are sums of terms that are not positive, never differences of sums. The last chunk may be
     shorter. The norm adds 1e-5 to the mean of squares.
 
@@ -93,7 +97,7 @@ def mamba2(
         head_width: P; divides H.
         expansion: H = expansion * D.
         conv_width: Of the convolution, in real steps of the sequence.
-        chunk_size: Steps of a chunk; 1 is the recurrent form and None the dual one.
+        evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
         param_dtype: Of the parameters. Everything runs in promote(params, float32).
 
     Returns:
@@ -114,7 +118,10 @@ def mamba2(
     """
     checks.positive(expansion, "expansion")
     checks.positive(conv_width, "conv_width")
-    ssm = ssd(state_size, head_width, chunk_size=chunk_size, param_dtype=param_dtype)
+    ssm = ssd(state_size, head_width, param_dtype)
+    evaluate = chunkwise(64) if evaluator is None else evaluator
+    checks.evaluator(evaluate, "evaluator")
+    checks.evaluates(evaluate, ssm)
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 4)
@@ -136,14 +143,15 @@ def mamba2(
             ssm.initial_carry(params.ssm, batch_shape),
         )
 
-    def unroll(params, carry, xs, mask, reset, key):
-        xs = in_compute_dtype(params, xs)
+    def unroll(params, carry, steps, key):
+        del key
+        xs = in_compute_dtype(params, steps.xs)
         num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
         blocks = [num_units, num_units + num_mixed]
         z, v, delta = jnp.split(xs @ params.kernel, blocks, axis=-1)
-        window, v = causal_conv.convolve(params.conv, carry.conv, v, mask, reset)
+        window, v = causal_conv.convolve(params.conv, carry.conv, steps._replace(xs=v))
         joined = jnp.concatenate([jax.nn.silu(v), delta], axis=-1)
-        rollout = ssm.unroll(params.ssm, carry.ssm, joined, mask, reset, key)
+        rollout = evaluate(ssm, params.ssm, carry.ssm, steps._replace(xs=joined))
         ys = _rms_norm(rollout.outputs * jax.nn.silu(z)) * params.norm_scale
         carry = Mamba2Carry(window, rollout.carry)
         return Rollout(carry, ys @ params.output_kernel, rollout.info)
@@ -163,19 +171,16 @@ def _rms_norm(ys: Any) -> Any:
     return ys * lax.rsqrt((ys * ys).mean(axis=-1, keepdims=True) + EPSILON)
 
 
-def ssd(
-    state_size: int, head_width: int, *, chunk_size: int | None, param_dtype: Any = jnp.float32
-) -> Layer:
-    """The recurrence of `mamba2` alone, a layer of x = (u, B, C, δ) in one array.
+def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cell:
+    """The recurrence of `mamba2` alone, a linear cell of x = (u, B, C, δ) in one array.
 
     Args:
         state_size: N.
         head_width: P.
-        chunk_size: As in `mamba2`.
-        param_dtype: Of the parameters.
+        param_dtype: dtype of the parameters.
 
     Returns:
-        The layer, `[..., num_heads*P + 2*N + num_heads] -> [..., num_heads*P]`, with `SSDParams`
+        The cell, `[..., num_heads*P + 2*N + num_heads] -> [..., num_heads*P]`, with `SSDParams`
         and the carry `LinearCarry(h [..., num_heads, P, N])`.
     """
     checks.positive(state_size, "state_size")
@@ -209,7 +214,7 @@ def ssd(
         return count_heads(num_inputs) * head_width
 
     cell = linear_cell(init, project, carry_shape, num_outputs, emit)
-    return layer_of_pairs(cell, _dual, chunk_size)
+    return cell._replace(pairwise=_pairwise)
 
 
 def _step(params: SSDParams, x: Any, state_size: int) -> SSDStep:
@@ -228,10 +233,12 @@ def _output(params: SSDParams, ys: Any, step: SSDStep) -> Any:
     return ys.reshape(*ys.shape[:-2], ys.shape[-2] * ys.shape[-1])
 
 
-def _dual(cell: Any, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
-    """All steps at once, as an evaluator: attention without a softmax, masked by decays."""
+def _pairwise(params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
+    """All steps at once: attention without a softmax, masked by decays."""
+    del z  # Products k vᵀ of every step, which this form does without.
+    xs, mask, reset = steps
     params = widened(params)
-    step = _step(params, xs, carry.h.shape[-1])
+    step = _step(params, in_compute_dtype(params, xs), carry.h.shape[-1])
     log_a, dt = (jnp.moveaxis(leaf, 0, -1) for leaf in (step.log_a, step.dt))
     if mask is not None:
         log_a, dt = (jnp.where(by_head(mask), leaf, 0) for leaf in (log_a, dt))
@@ -246,4 +253,4 @@ def _dual(cell: Any, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) ->
     ys = ys + jnp.moveaxis(of_carry, -2, 0)
     h = jnp.einsum("...hs,s...hp,s...n->...hpn", weights[..., -1, :], step.u, step.b)
     h = h + kept[..., -1, None, None] * carry.h
-    return Rollout(type(carry)(h), _output(params, ys, step), Path("parallel"))
+    return type(carry)(h), _output(params, ys, step)

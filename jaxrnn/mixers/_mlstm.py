@@ -7,9 +7,11 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.evaluators.chunkwise import by_head, layer_of_pairs, seen_steps, sums_between
-from jaxrnn.engine.precision import in_compute_dtype, project
-from jaxrnn.types import Cell, Layer, Path, Rollout
+from jaxrnn.engine.evaluators.chunkwise import by_head, chunkwise, seen_steps, sums_between
+from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.engine.recurrent import recurrent
+from jaxrnn.factories import model_factory
+from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
 
 class MLSTMParams(NamedTuple):
@@ -24,6 +26,7 @@ class MLSTMParams(NamedTuple):
     read_bias: Any
     gate_kernel: Any
     gate_bias: Any
+    roles = "input"
 
 
 class MLSTMCarry(NamedTuple):
@@ -46,11 +49,12 @@ class MLSTMWrite(NamedTuple):
     f: Any
 
 
+@model_factory
 def mlstm(
     num_heads: int,
     head_width: int,
     *,
-    chunk_size: int | None = 64,
+    evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
     """The mLSTM: a matrix memory with exponential gates, a linear attention that forgets.
@@ -66,17 +70,17 @@ def mlstm(
     cannot overflow. The paper's code adds 1e-6 to the scaled denominator, which makes y depend on
     m; nothing is added here.
 
-    Forms that give the same: recurrent (`chunk_size=1`, and whenever T = 1), parallel
-    (`chunk_size=None`), where all pairs of steps meet in a `[T, T]` matrix as in attention,
+    Forms that give the same: recurrent (`evaluator=sequential()`, and whenever T = 1), parallel
+    (`chunkwise(None)`), where all pairs of steps meet in a `[T, T]` matrix as in attention,
 
         Sₜₛ = qₜ · kₛ exp(f̃ₛ₊₁ + … + f̃ₜ + ĩₛ - mₜ),   y = σ(õ) ⊙ S v / max(|S 1|, exp(-m))
 
-    and chunkwise, parallel inside of chunks and recurrent between them: O(T · chunk_size).
+    and `chunkwise(size)`, parallel inside chunks and recurrent between them: O(T · size).
 
     Args:
         num_heads: Memories side by side.
         head_width: K, the width of keys and values.
-        chunk_size: Steps of a chunk; 1 is the recurrent form and None the parallel one.
+        evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
         param_dtype: Of the parameters. The carry runs in promote(params, float32).
 
     Returns:
@@ -119,8 +123,16 @@ def mlstm(
             m=jnp.zeros(shape[:-1], dtype),
         )
 
-    cell = Cell(init, initial_carry, _write, _advance, _emit, lambda num_inputs: num_outputs)
-    return layer_of_pairs(cell, _parallel, chunk_size)
+    cell = Cell(
+        init,
+        initial_carry,
+        _write,
+        _advance,
+        _emit,
+        num_outputs=lambda num_inputs: num_outputs,
+        pairwise=_pairwise,
+    )
+    return recurrent(cell, chunkwise(64) if evaluator is None else evaluator)
 
 
 def _write(params: MLSTMParams, x: Any) -> MLSTMWrite:
@@ -176,9 +188,9 @@ def _quotient_jvp(primals, tangents):
     return quotient, _quotient(tangents[0] - quotient * tangents[1], primals[1])
 
 
-def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
-    """All steps at once, as an evaluator; every exponent is at most 0."""
-    z = project(cell, params, xs)
+def _pairwise(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Steps) -> Any:
+    """All steps at once; every exponent is at most 0."""
+    xs, mask, reset = steps
     q, o = _read(params, xs, carry.m.shape[-1])
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
     i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
@@ -209,4 +221,4 @@ def _parallel(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: An
         n=start * carry.n + k.sum(axis=-2),
         m=m[..., -1],
     )
-    return Rollout(last, outputs, Path("parallel"))
+    return last, outputs

@@ -9,6 +9,7 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.masking import select
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.mixers._window import empty_window, through_window
 from jaxrnn.types import Layer, Rollout
 
@@ -18,6 +19,7 @@ class SelfAttentionParams(NamedTuple):
 
     kernel: Any
     output_kernel: Any
+    roles = {"kernel": "input", "output_kernel": "readout"}
 
 
 class KeyValue(NamedTuple):
@@ -27,6 +29,7 @@ class KeyValue(NamedTuple):
     v: Any
 
 
+@model_factory
 def self_attention(
     num_heads: int,
     *,
@@ -95,17 +98,18 @@ def self_attention(
         step = jax.ShapeDtypeStruct(shape, precision.compute_dtype(params))
         return empty_window(KeyValue(step, step), window - 1, batch_shape)
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
+        xs = steps.xs
         z = in_compute_dtype(params, xs) @ params.kernel
         num_units = params.output_kernel.shape[0]
         shape = (*xs.shape[:-1], num_heads, num_units // num_heads)
         q, k, v = (part.reshape(shape) for part in jnp.split(z, 3, axis=-1))
 
-        def read(steps, sequence, q):
-            return _attend(q, steps, sequence, rotary_base)
+        def read(window, sequence, q):
+            return _attend(q, window, sequence, rotary_base)
 
-        carry, ys = through_window(read, carry, KeyValue(k, v), mask, reset, own=q)
+        carry, ys = through_window(read, carry, steps._replace(xs=KeyValue(k, v)), own=q)
         return Rollout(carry, ys.reshape(*xs.shape[:-1], num_units) @ params.output_kernel)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)

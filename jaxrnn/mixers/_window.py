@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine.masking import expand_mask, zero_masked
+from jaxrnn.types import Steps
 
 
 class Window(NamedTuple):
@@ -46,9 +47,7 @@ def empty_window(steps: Any, size: int, batch_shape: tuple[int, ...]) -> Window:
 def through_window(
     read: Callable[[Any, Any, Any], Any],
     window: Window,
-    xs: Any,
-    mask: Any,
-    reset: Any,
+    steps: Steps,
     own: Any = None,
 ) -> tuple[Window, Any]:
     """Runs a layer that reads the last W steps, itself not counted.
@@ -61,14 +60,13 @@ def through_window(
     Args:
         read: The function.
         window: The carry.
-        xs: A tree like `window.steps`, `[T, *batch, ...]`.
-        mask: None or bool `[T, *batch]`.
-        reset: None or bool `[T, *batch]`.
-        own: A tree `[T, *batch, ...]` of what no later step reads.
+        steps: what is read, its xs a tree like `window.steps`, `[T, *batch, ...]`.
+        own: a tree `[T, *batch, ...]` of what no later step reads.
 
     Returns:
         The window behind the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
     """
+    xs, mask, reset = steps
     num_steps = jax.tree.leaves(xs)[0].shape[0]
     shape = (num_steps, *window.count.shape)
     sequence = jnp.zeros(shape, jnp.int32) if reset is None else jnp.cumsum(reset, 0, jnp.int32)
@@ -77,17 +75,17 @@ def through_window(
         # A stable sort: False stands before True.
         order = jnp.argsort(~mask, axis=0, stable=True)
         xs, own, sequence = _take((xs, own, jnp.where(mask, sequence, -1)), order)
-    steps, sequence = jax.tree.map(
+    seen, sequence = jax.tree.map(
         lambda *parts: jnp.concatenate(parts), _time_first(window), (xs, sequence)
     )
-    ys = read(steps, sequence, own)
+    ys = read(seen, sequence, own)
     if mask is None:
-        steps, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (steps, sequence))
+        seen, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (seen, sequence))
     else:
-        steps, sequence = _take((steps, sequence), _places(window) + mask.sum(0))
+        seen, sequence = _take((seen, sequence), _places(window) + mask.sum(0))
         rank = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
         ys = zero_masked(mask, _take(ys, rank))
-    return _window(steps, sequence, last), ys
+    return _window(seen, sequence, last), ys
 
 
 def _places(window: Window) -> Any:

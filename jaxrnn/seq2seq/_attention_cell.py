@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.masking import guarded, select, zero_masked
+from jaxrnn.engine.masking import guarded, restarted, select, zero_masked
 from jaxrnn.engine.precision import in_compute_dtype, project
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._cross_attention import Attended, Memory, cross_attention, look
 from jaxrnn.seq2seq._scores import Score
 from jaxrnn.types import Cell, Layer, Rollout
@@ -29,6 +30,7 @@ class AttentionCellCarry(NamedTuple):
     memory: Memory
 
 
+@model_factory
 def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: int) -> Layer:
     """Looks at a source with the last state, and steps with what it found.
 
@@ -87,28 +89,29 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
             looking.initial_carry(params.score, batch_shape),
         )
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
-        xs = zero_masked(mask, in_compute_dtype(params, xs))
+        mask, reset = steps.mask, steps.reset
+        xs = zero_masked(mask, in_compute_dtype(params, steps.xs))
         fresh = initial_carry(params, xs.shape[1:-1])
-        step = guarded(cell, params.cell)
         nothing = jnp.zeros((*xs.shape[1:-1], xs.shape[-1] + num_memory), xs.dtype)
 
-        def advance(at, inputs):
+        def advance(at, one):
             h, dropped = at
-            x, mask, reset = inputs
-            if reset is not None:
-                h, dropped = select(reset, fresh.cell, h), dropped | reset
+            x, mask, reset = one
+            h = restarted(h, fresh.cell, reset)
+            dropped = dropped if reset is None else dropped | reset
             query = _one_vector(cell, cell.emit(params.cell, h, nothing), nothing.shape)
             context, weights = look(score, params.score, carry.memory, query[None], dropped[None])
             read = jnp.concatenate([x, context[0]], axis=-1)
-            h = step(h, project(cell, params.cell, read), mask, None)
+            z = project(cell, params.cell, read)
+            h = guarded(cell, params.cell, None, h, z, mask, None)
             y = jnp.concatenate([cell.emit(params.cell, h, read), context[0]], axis=-1)
             return (h, dropped), (y, weights[0])
 
         start = carry.cell, jnp.zeros(xs.shape[1:-1], bool)
-        start = varying_like(start, (params, carry, xs, mask, reset))
-        (h, dropped), (ys, weights) = lax.scan(advance, start, (xs, mask, reset))
+        start = varying_like(start, (params, carry, steps))
+        (h, dropped), (ys, weights) = lax.scan(advance, start, steps._replace(xs=xs))
         memory = carry.memory if reset is None else select(dropped, fresh.memory, carry.memory)
         return Rollout(AttentionCellCarry(h, memory), ys, Attended(zero_masked(mask, weights)))
 
@@ -117,6 +120,7 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
         initial_carry=initial_carry,
         unroll=unroll,
         num_outputs=lambda num_inputs: cell.num_outputs(num_inputs + num_memory) + num_memory,
+        roles=AttentionCellParams(cell.roles, score.roles),
     )
 
 

@@ -9,6 +9,7 @@ from jaxrnn.engine import checks, precision
 from jaxrnn.engine.arguments import naming_params
 from jaxrnn.engine.masking import as_mask, select, zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._scores import Score
 from jaxrnn.types import Layer, Rollout
 
@@ -66,6 +67,7 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
         return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
 
 
+@model_factory
 def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Layer:
     """Looks at a source from every step: x and the mean of what it finds, side by side.
 
@@ -115,9 +117,10 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         )
         return Memory(values, keys, jnp.zeros(shape, bool))
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
-        xs = in_compute_dtype(params, xs)
+        mask, reset = steps.mask, steps.reset
+        xs = in_compute_dtype(params, steps.xs)
         dropped = jnp.zeros(xs.shape[:-1], bool)
         if reset is not None:
             dropped = jnp.cumsum(reset, axis=0) > 0
@@ -133,6 +136,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         initial_carry=initial_carry,
         unroll=unroll,
         num_outputs=lambda num_inputs: num_inputs + num_memory,
+        roles=score.roles,
     )
 
 

@@ -44,6 +44,7 @@ class EncoderDecoder(NamedTuple):
             token in front.
         generate: `(params, source, prompt, num_steps, *, source_mask=None, **choice)
             -> Generated`: `generate` with its arguments, the prompt being the start token.
+        roles: What the parameters are for, as in `Cell`.
     """
 
     init: Callable[..., EncoderDecoderParams]
@@ -51,6 +52,7 @@ class EncoderDecoder(NamedTuple):
     decoder: Callable[[Any], Layer]
     teacher_forced: Callable[..., Any]
     generate: Callable[..., Any]
+    roles: Any = None
 
 
 def encoder_decoder(
@@ -218,11 +220,12 @@ def encoder_decoder(
         if rows != wanted:
             raise ValueError(f"{name} must have the batch axes {wanted} of source, got {rows}.")
 
-    return EncoderDecoder(init, encode, writer_for, forced, written)
+    roles = EncoderDecoderParams(source_layer.roles, stack(0, 1).roles)
+    return EncoderDecoder(init, encode, writer_for, forced, written, roles)
 
 
-def _causal(cell_or_layer: Any, name: str) -> Layer:
-    layer = as_layer(cell_or_layer, name)
+def _causal(model: Any, name: str) -> Layer:
+    layer = as_layer(model, name)
     if not layer.causal:
         raise ValueError(f"{name} must be causal: it writes what it has not seen yet.")
     return layer

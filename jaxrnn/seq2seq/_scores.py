@@ -18,12 +18,14 @@ class Score(NamedTuple):
         keys: `(params, values) -> keys`, `[..., S, M] -> [..., S, A]`, once for a source.
         scores: `(params, xs, keys) -> scores`, `[T, ..., D]` and `[..., S, A]` to `[T, ..., S]`.
         num_units: A.
+        roles: What the parameters are for, as in `Cell`.
     """
 
     init: Callable[..., Any]
     keys: Callable[[Any, Any], Any]
     scores: Callable[[Any, Any, Any], Any]
     num_units: int
+    roles: Any = None
 
 
 class DotScoreParams(NamedTuple):
@@ -31,6 +33,7 @@ class DotScoreParams(NamedTuple):
 
     query_kernel: Any
     key_kernel: Any
+    roles = "input"
 
 
 class AdditiveScoreParams(NamedTuple):
@@ -40,6 +43,12 @@ class AdditiveScoreParams(NamedTuple):
     key_kernel: Any
     bias: Any
     score_kernel: Any
+    roles = {
+        "query_kernel": "input",
+        "key_kernel": "input",
+        "bias": "input",
+        "score_kernel": "readout",
+    }
 
 
 def dot_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:

@@ -106,11 +106,11 @@ def check_unsettled(subject: Subject, case: Case, clean: Result) -> None:
     if not isinstance(layer, Layer):
         return
 
-    def unroll_unsettled(params, carry, xs, mask, reset, key):
-        if mask is not None:
-            sevens = _map(lambda leaf: jnp.full_like(leaf, 7) if is_real(leaf) else leaf, xs)
-            xs = select(mask, xs, sevens)
-        return layer.unroll(params, carry, xs, mask, reset, key)
+    def unroll_unsettled(params, carry, steps, key):
+        if steps.mask is not None:
+            sevens = _map(lambda leaf: jnp.full_like(leaf, 7) if is_real(leaf) else leaf, steps.xs)
+            steps = steps._replace(xs=select(steps.mask, steps.xs, sevens))
+        return layer.unroll(params, carry, steps, key)
 
     record = layer._replace(unroll=unroll_unsettled)
     run = compiled(whole(subject._replace(record=record)), subject.params)

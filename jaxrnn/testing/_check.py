@@ -44,7 +44,7 @@ def check_cell(
 
     In float64, on rows of seven steps that hold padding in front, between and behind, resets and
     several sequences in a row, with gradients of params, inputs and carry: types, purity, carries
-    that may be donated, finite derivatives, split, padding, independent rows, shielded NaN, copied
+    that may be donated, finite derivatives, padding, independent rows, shielded NaN, copied
     carries, resets, both directions, finite differences, step, one compilation per shape, chunks,
     axes, evaluators and keys.
 
@@ -134,7 +134,6 @@ def _check_subject(subject, num_inputs, evaluators, key):
     run = compiled(whole(subject, evaluators[0]), subject.params)
     case = in_the_middle(run, start, reverse=False)
     clean = rows.check_finite(run, case)
-    laws.check_split(subject, case, key)
     rows.check_padding(run, case, other_xs, clean)
     rows.check_rows_apart(run, case, other_xs, clean, subject.causal)
     if subject.causal:

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from jaxrnn.engine import precision
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.testing._cases import (
     MASK,
@@ -26,7 +25,6 @@ from jaxrnn.testing._rows import ROUNDING, Run, assert_same_result
 from jaxrnn.types import Cell
 
 GRADIENT = "gradient: it agrees with finite differences"
-SPLIT = "split: update(carry, mix(params, carry, z)) is advance(params, carry, z)"
 STEP = "step: a loop of step gives what unroll gives"
 TRACES = "traces: one compilation per shape"
 CHUNKS = "chunks: cutting a sequence and passing the carry on changes nothing"
@@ -65,41 +63,6 @@ def check_gradient(run: Run, case: Case, clean: Result, params: Any) -> None:
             allowed = 1e-6 * max(1, np.linalg.norm(gradient))
             where = f"{keystr(path)[1:]}: slope {got}, finite differences {want} ± {allowed:.1e}"
             require(abs(got - want) <= allowed, GRADIENT, where)
-
-
-@checks_law(SPLIT)
-def check_split(subject: Subject, case: Case, key: Any) -> None:
-    """Values and derivatives of one step in its two forms, with noise and without."""
-    cell = subject.record
-    if not isinstance(cell, Cell) or cell.split is None:
-        return
-    split = cell.split
-
-    def compare(params, carry, key):
-        xs = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), case.xs)
-        xs = xs if cell.prepare is None else cell.prepare(params, key, xs, None)
-        x = jax.tree.map(lambda leaf: leaf[0], xs)
-
-        def advance(params, carry, x):
-            return cell.advance(params, carry, precision.project(cell, params, x))
-
-        def mix_and_update(params, carry, x):
-            return split.update(carry, split.mix(params, carry, precision.project(cell, params, x)))
-
-        def with_gradient(form):
-            def loss(params, carry, x):
-                new = form(params, carry, x)
-                sines = [jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(new) if is_real(leaf)]
-                return jnp.real(sum(sines)), new
-
-            return jax.value_and_grad(loss, (0, 1), has_aux=True, allow_int=True)(params, carry, x)
-
-        return with_gradient(mix_and_update), with_gradient(advance)
-
-    for noise in (None, key) if cell.prepare else (None,):
-        got, want = jax.device_get(jax.jit(compare)(subject.params, case.carry, noise))
-        assert_same(SPLIT, "the new carry", got[0][1], want[0][1], tolerance=ROUNDING)
-        assert_same(SPLIT, "the gradient", got[1], want[1], tolerance=ROUNDING)
 
 
 @checks_law(STEP)

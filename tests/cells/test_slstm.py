@@ -186,7 +186,7 @@ def test_a_head_does_not_read_another(x64):
     carry = jr.unroll(cell, params, jnp.ones((3, D))).carry
     changed = carry._replace(h=carry.h.at[0].add(0.5))
     z = jnp.zeros(4 * H)
-    difference = cell.split.mix(params, changed, z) - cell.split.mix(params, carry, z)
+    difference = cell.advance.mix(params, changed, z) - cell.advance.mix(params, carry, z)
     touched = np.abs(difference.reshape(4, HEADS, -1)) > 0
     assert touched[:, 0].all() and not touched[:, 1].any()
 

@@ -80,10 +80,10 @@ def test_counters_in_a_carry_are_no_coordinates(x64):
 
 def test_without_a_carry_or_a_future_there_is_no_jacobian():
     layer = jr.dense(2)
-    with pytest.raises(TypeError, match="cell_or_layer must have a carry of floating"):
+    with pytest.raises(TypeError, match="model must have a carry of floating"):
         carry_jacobians(layer, layer.init(KEY, 2), jnp.ones((3, 2)))
     layer = jr.bidirectional(jr.elman(2), jr.elman(2))
-    with pytest.raises(ValueError, match="cell_or_layer must be causal"):
+    with pytest.raises(ValueError, match="model must be causal"):
         carry_jacobians(layer, layer.init(KEY, 2), jnp.ones((3, 2)))
     with pytest.raises(TypeError, match="Cell or a Layer"):
         carry_jacobians(jnp.tanh, (), jnp.ones((3, 2)))

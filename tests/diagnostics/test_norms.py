@@ -45,4 +45,4 @@ def test_gradient_norms_by_label():
     # Eigenvalues 3; kernel 6 and bias 3; the dense layer 6 and 2.
     np.testing.assert_allclose(norms, np.sqrt([20, 3, 9, 8]), rtol=1e-6)
     half = jr.gradient_norms({"kernel": jnp.full(4, 300, jnp.float16)})
-    assert half.total == 600 and half.recurrent == 0
+    assert half == (600, None, None, None)

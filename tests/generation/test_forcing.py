@@ -222,7 +222,7 @@ def test_what_sees_the_future_does_not_generate():
         lambda: jr.free_run(layer, params, jnp.ones((4, 1)), 3),
         lambda: jr.generate(layer, params, jnp.ones(4, int), 3),
     ):
-        with pytest.raises(ValueError, match="cell_or_layer must be causal"):
+        with pytest.raises(ValueError, match="model must be causal"):
             run()
 
 

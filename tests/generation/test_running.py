@@ -181,14 +181,14 @@ def test_another_temperature_does_not_compile_again(writer):
     layer, params = writer
     traces = []
 
-    def watch(params, carry, xs, mask, reset, key):
-        traces.append(xs)
-        return jr.Rollout(carry, xs)
+    def watch(params, carry, steps, key):
+        traces.append(steps)
+        return jr.Rollout(carry, steps.xs)
 
     watched = jr.serial(layer, jr.dropout(0.0)._replace(unroll=watch))
     counts = []
     for temperature, top_p, stop in ((0.5, 0.9, 1), (1.0, 0.5, 2), (0.0, 1.0, 3)):
-        choice = {"temperature": temperature, "top_p": top_p, "stop": stop}
+        choice = {"temperature": temperature, "top_p": top_p, "stop_token": stop}
         jr.generate(watched, (params, ()), PROMPTS, N, key=KEY, **choice)
         counts.append(len(traces))
     assert counts[0] > 0 and counts == counts[:1] * 3

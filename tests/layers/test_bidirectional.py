@@ -145,7 +145,7 @@ def test_few_steps(length):
 def test_no_streaming(layer):
     params = layer.init(jax.random.key(0), 3)
     carry = layer.initial_carry(params, (2,))
-    with pytest.raises(ValueError, match="cell_or_layer must be causal to stream"):
+    with pytest.raises(ValueError, match="model must be causal to stream"):
         jr.step(layer, params, carry, jnp.ones((2, 3)))
     with pytest.raises(ValueError, match="carry must be None for a layer that is not causal"):
         jr.unroll(layer, params, jnp.ones((2, 4, 3)), carry=carry)

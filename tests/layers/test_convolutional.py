@@ -56,7 +56,7 @@ def halving():
 
 
 def test_worked_numbers():
-    layer = jr.convolutional(halving())
+    layer = jr.recurrent(halving(), jr.convolution())
     params = layer.init(jax.random.key(0), 1)
     rollout = jr.unroll(layer, params, jnp.array([[1.0], [2.0], [0.0]]))
     np.testing.assert_allclose(rollout.outputs[:, 0], [4.0, 8.5, 1.25], rtol=1e-5)
@@ -65,7 +65,7 @@ def test_worked_numbers():
 
 def test_the_kernel_by_its_definition(x64):
     cell = jr.s4d(8, "lin", param_dtype=jnp.float64)
-    layer = jr.convolutional(cell)
+    layer = jr.recurrent(cell, jr.convolution())
     params = layer.init(jax.random.key(0), D)
     xs = np.random.default_rng(0).standard_normal((13, D))
     eigenvalues = -np.exp(params.decay_log) + 1j * params.eigenvalue_imag
@@ -84,20 +84,20 @@ def test_the_kernel_by_its_definition(x64):
 @pytest.mark.parametrize("num_steps", [2, 3, 11, 16])
 def test_it_is_the_recurrence(x64, make, num_steps):
     cell = make()
-    layer = jr.convolutional(cell)
+    layer = jr.recurrent(cell, jr.convolution())
     params = layer.init(jax.random.key(0), D)
     carry = random_carry(cell, params, (2,))
     xs = np.random.default_rng(num_steps).standard_normal((2, num_steps, D))
     got = jr.unroll(layer, params, xs, carry=carry)
     want = jr.unroll(cell, params, xs, carry=carry, evaluator=jr.sequential())
-    assert got.info.evaluator == "convolution"
+    assert got.info == jr.convolution()
     assert_close(got[:2], want[:2])
 
 
 @every_cell
 def test_masks_carries_and_gradients(x64, make):
     cell = make()
-    layer = jr.convolutional(cell)
+    layer = jr.recurrent(cell, jr.convolution())
     params = layer.init(jax.random.key(0), D)
     num_steps = 11
     mask = np.random.default_rng(1).random((5, num_steps)) < 0.5
@@ -123,12 +123,12 @@ def test_masks_carries_and_gradients(x64, make):
 
 
 def test_resets_and_single_steps_are_run_step_by_step(x64):
-    layer = jr.convolutional(jr.s4d(8, param_dtype=jnp.float64))
+    layer = jr.recurrent(jr.s4d(8, param_dtype=jnp.float64), jr.convolution())
     params = layer.init(jax.random.key(0), D)
     xs = np.random.default_rng(2).standard_normal((6, D))
     reset = np.array([0, 0, 0, 1, 0, 0], bool)
     packed = jr.unroll(layer, params, xs, reset=reset)
-    assert packed.info.evaluator != "convolution"
+    assert packed.info == jr.sequential()
     parts = [jr.unroll(layer, params, part) for part in (xs[:3], xs[3:])]
     assert_close(packed.outputs, np.concatenate([part.outputs for part in parts]))
     assert_close(packed.carry, parts[1].carry)
@@ -144,9 +144,10 @@ def test_resets_and_single_steps_are_run_step_by_step(x64):
 def sequence_by_sequence(layer, most=3):
     """The layer that never sees a reset: each sequence of a row is run with the others masked."""
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
+        xs, mask, reset = steps
         if reset is None:
-            return layer.unroll(params, carry, xs, mask, None, key)
+            return layer.unroll(params, carry, steps, key)
         sequence = jnp.cumsum(reset, axis=0)
         fresh = layer.initial_carry(params, reset.shape[1:])
 
@@ -154,7 +155,7 @@ def sequence_by_sequence(layer, most=3):
             own = sequence == number
             own = own if mask is None else own & mask
             start = jax.tree.map(lambda *pair: jnp.where(number == 0, *pair), carry, fresh)
-            return own, layer.unroll(params, start, xs, own, None, key)
+            return own, layer.unroll(params, start, jr.Steps(xs, own), key)
 
         own, rollouts = jax.vmap(run)(jnp.arange(most))
         last = jax.nn.one_hot(sequence[-1], most, axis=0, dtype=bool)
@@ -170,11 +171,11 @@ def sequence_by_sequence(layer, most=3):
 
 
 def test_laws():
-    check_layer(jr.convolutional(jr.s4d(4)))
+    check_layer(jr.recurrent(jr.s4d(4), jr.convolution()))
 
 
 CONVOLUTIONS = {
-    "s4d": lambda: jr.convolutional(jr.learned_initial_carry(jr.s4d(4, "real"))),
+    "s4d": lambda: jr.recurrent(jr.learned_initial_carry(jr.s4d(4, "real")), jr.convolution()),
     "s4": lambda: jr.s4(4),
 }
 
@@ -191,13 +192,14 @@ def test_laws_of_the_convolution_itself(name, monkeypatch):
 def test_the_end_does_not_come_round_to_the_start():
     # A kernel that delays by 3 of 4 steps: a transform of 4 steps would turn the rest round.
     kernel = jnp.zeros((4, 1)).at[3].set(1.0)
-    nothing = Response(kernel, lambda carry: jnp.zeros((4, 1)), lambda carry, xs, counts: carry)
-    outputs = convolve(nothing, None, jnp.array([[5.0], [6.0], [7.0], [8.0]]), None).outputs
+    no_skip = jnp.zeros(1)
+    nothing = Response(kernel, no_skip, lambda h: jnp.zeros((4, 1)), lambda h, xs, counts: h)
+    _, outputs = convolve(nothing, None, jnp.array([[5.0], [6.0], [7.0], [8.0]]), None)
     np.testing.assert_allclose(outputs[:, 0], [0, 0, 0, 5], atol=1e-6)
 
 
 def test_nan_reaches_no_earlier_step_and_no_other_row(x64):
-    layer = jr.convolutional(jr.s4d(8, param_dtype=jnp.float64))
+    layer = jr.recurrent(jr.s4d(8, param_dtype=jnp.float64), jr.convolution())
     params = layer.init(jax.random.key(0), D)
     xs = np.random.default_rng(2).standard_normal((2, 8, D))
     clean = jr.unroll(layer, params, xs)
@@ -209,7 +211,7 @@ def test_nan_reaches_no_earlier_step_and_no_other_row(x64):
 
 
 def test_bfloat16_inputs():
-    layer = jr.convolutional(CELLS["complex states"](jnp.float32))
+    layer = jr.recurrent(CELLS["complex states"](jnp.float32), jr.convolution())
     params = layer.init(jax.random.key(0), D)
     xs = jax.random.normal(jax.random.key(1), (2, 64, D), jnp.bfloat16)
     rollout = jr.unroll(layer, params, xs)
@@ -222,30 +224,30 @@ def test_bfloat16_inputs():
 
 def test_other_cells_raise():
     with pytest.raises(TypeError, match="cell must be a Cell"):
-        jr.convolutional(jr.dense(2))
+        jr.recurrent(jr.dense(2), jr.convolution())
     with pytest.raises(TypeError, match="project to Affine"):
-        jr.convolutional(jr.elman(2))
+        jr.recurrent(jr.elman(2), jr.convolution())
     with pytest.raises(TypeError, match="no noise"):
-        jr.convolutional(jr.zoneout(jr.s4d(4), 0.1))
+        jr.recurrent(jr.zoneout(jr.s4d(4), 0.1), jr.convolution())
     with pytest.raises(TypeError, match="one array"):
-        jr.convolutional(jr.lru(2, 2))
+        jr.recurrent(jr.lru(2, 2), jr.convolution())
     mixing = halving()._replace(emit=lambda params, carry, x: carry.sum((-1, -2)) + 3 * x)
     with pytest.raises(ValueError, match="mixes"):
-        jr.convolutional(mixing)
+        jr.recurrent(mixing, jr.convolution())
     biased = halving()._replace(emit=lambda params, carry, x: carry[..., 0] + 1)
     with pytest.raises(ValueError, match="linear in x"):
-        jr.convolutional(biased)
+        jr.recurrent(biased, jr.convolution())
     gated = halving()._replace(
         project=lambda params, x: jr.Affine(jax.nn.sigmoid(x)[..., None], x[..., None])
     )
     with pytest.raises(ValueError, match="change with x"):
-        jr.convolutional(gated)
+        jr.recurrent(gated, jr.convolution())
 
 
 def test_it_can_be_made_while_tracing():
     @jax.jit
     def run(xs):
-        layer = jr.convolutional(jr.s4d(4))
+        layer = jr.recurrent(jr.s4d(4), jr.convolution())
         return jr.unroll(layer, layer.init(jax.random.key(0), D), xs).outputs
 
     assert run(jnp.ones((5, D))).shape == (5, D)

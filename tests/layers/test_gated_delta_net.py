@@ -47,7 +47,7 @@ def oracle(params, xs, largest_beta=1, num_heads=HEADS):
 
 def make(chunk_size, **options):
     layer = jr.gated_delta_net(
-        HEADS, K, V, chunk_size=chunk_size, param_dtype=jnp.float64, **options
+        HEADS, K, V, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64, **options
     )
     params = layer.init(jax.random.key(0), D)
     return layer, params._replace(log_rate=params.log_rate - 1.0, step_bias=params.step_bias + 2)
@@ -67,7 +67,7 @@ def test_every_form_is_the_definition(x64, chunk_size, largest_beta):
 @pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
 def test_what_is_written_is_read_back(x64, chunk_size):
     # x = (address, content, 1): α = 1 and β = 1 up to rounding, and queries are the keys.
-    layer = jr.gated_delta_net(1, 3, 3, chunk_size=chunk_size, param_dtype=jnp.float64)
+    layer = jr.gated_delta_net(1, 3, 3, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64)
     eye, zeros = jnp.eye(3), jnp.zeros((3, 3))
     address = jnp.concatenate([eye, zeros, zeros[:1]])
     params = jr.mixers.GatedDeltaNetParams(
@@ -102,8 +102,8 @@ def test_one_key_written_again_and_again(x64, num_steps):
 
 
 def test_laws():
-    check_layer(jr.gated_delta_net(2, 2, 3, chunk_size=3))
-    check_layer(jr.gated_delta_net(1, 2, chunk_size=None, negative_eigenvalues=True))
+    check_layer(jr.gated_delta_net(2, 2, 3, evaluator=jr.chunkwise(3)))
+    check_layer(jr.gated_delta_net(1, 2, evaluator=jr.chunkwise(None), negative_eigenvalues=True))
 
 
 def test_a_key_of_zeros_writes_nothing_and_has_a_derivative():
@@ -117,7 +117,7 @@ def test_a_key_of_zeros_writes_nothing_and_has_a_derivative():
 
 def test_bfloat16_parameters_and_extreme_gates():
     options = {"negative_eigenvalues": True, "param_dtype": jnp.bfloat16}
-    layer = jr.gated_delta_net(1, 2, chunk_size=4, **options)
+    layer = jr.gated_delta_net(1, 2, evaluator=jr.chunkwise(4), **options)
     params = layer.init(jax.random.key(0), 4)
     params = params._replace(gate_kernel=jnp.eye(4, 2, dtype=jnp.bfloat16))
     signs = jax.random.rademacher(jax.random.key(2), (3, 70, 4))

@@ -75,7 +75,9 @@ def oracle(params, xs, mask, reset):
 
 
 def make(chunk_size, dtype=jnp.float64):
-    layer = jr.mamba2(N, head_width=P, conv_width=WIDTH, chunk_size=chunk_size, param_dtype=dtype)
+    layer = jr.mamba2(
+        N, head_width=P, conv_width=WIDTH, evaluator=jr.chunkwise(chunk_size), param_dtype=dtype
+    )
     params = layer.init(jax.random.key(0), D)
     keys = jax.random.split(jax.random.key(5), 3)
     params = params._replace(
@@ -104,7 +106,7 @@ def test_masks_and_resets_anywhere(x64, chunk_size):
 @pytest.mark.parametrize("chunk_size", FORMS)
 def test_recurrence_attention_and_chunks_are_one_function(x64, chunk_size):
     num_heads = 2
-    layer = ssd(N, P, chunk_size=chunk_size, param_dtype=jnp.float64)
+    layer = jr.recurrent(ssd(N, P, jnp.float64), jr.chunkwise(chunk_size))
     num_inputs = num_heads * P + 2 * N + num_heads
     assert layer.num_outputs(num_inputs) == num_heads * P
     params = layer.init(jax.random.key(0), num_inputs)
@@ -118,12 +120,12 @@ def test_recurrence_attention_and_chunks_are_one_function(x64, chunk_size):
 
 @pytest.mark.parametrize("chunk_size", [1, 3, None])
 def test_the_laws(chunk_size):
-    check_layer(jr.mamba2(N, head_width=P, conv_width=WIDTH, chunk_size=chunk_size))
+    check_layer(jr.mamba2(N, head_width=P, conv_width=WIDTH, evaluator=jr.chunkwise(chunk_size)))
 
 
 def test_decays_far_back_keep_their_digits_in_float32():
     """Behind a sum of 2000, a difference of sums would have lost the digits of 0.001."""
-    layer = ssd(1, 1, chunk_size=None)
+    layer = jr.recurrent(ssd(1, 1), jr.chunkwise(None))
     params = layer.init(jax.random.key(0), 4)._replace(
         a_log=jnp.zeros(1), dt_bias=jnp.zeros(1), skip=jnp.zeros(1)
     )
@@ -159,7 +161,7 @@ def test_it_keeps_the_width_and_its_parameters_are_those_of_the_paper():
 
 def test_memory_grows_with_the_chunk_and_not_with_the_square_of_time():
     def temporary(num_steps):
-        layer = jr.mamba2(4, head_width=4, chunk_size=16)
+        layer = jr.mamba2(4, head_width=4, evaluator=jr.chunkwise(16))
         params = layer.init(jax.random.key(0), 4)
         xs = jax.ShapeDtypeStruct((num_steps, 4), jnp.float32)
         loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())

@@ -41,7 +41,7 @@ def oracle(params, xs):
 
 
 def make(chunk_size, gate_scale=1.0, seed=0):
-    layer = jr.mlstm(HEADS, K, chunk_size=chunk_size, param_dtype=jnp.float64)
+    layer = jr.mlstm(HEADS, K, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64)
     params = layer.init(jax.random.key(seed), D)
     keys = jax.random.split(jax.random.key(seed + 1), len(params))
     noise = [
@@ -103,13 +103,13 @@ def test_the_start_of_m_changes_nothing(x64, chunk_size):
 
 
 def test_laws():
-    check_layer(jr.mlstm(2, 2, chunk_size=3))
-    check_layer(jr.mlstm(1, 3, chunk_size=None))
+    check_layer(jr.mlstm(2, 2, evaluator=jr.chunkwise(3)))
+    check_layer(jr.mlstm(1, 3, evaluator=jr.chunkwise(None)))
 
 
 @pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
 def test_bfloat16_parameters_and_gates_of_fifty(chunk_size):
-    layer = jr.mlstm(1, 2, chunk_size=chunk_size, param_dtype=jnp.bfloat16)
+    layer = jr.mlstm(1, 2, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.bfloat16)
     params = layer.init(jax.random.key(0), 4)
     params = params._replace(gate_kernel=jnp.eye(4, 2, dtype=jnp.bfloat16))
     signs = jax.random.rademacher(jax.random.key(2), (3, 12, 4))

@@ -10,9 +10,16 @@ from jaxrnn.mixers._mamba2 import ssd
 
 D = 4
 MEMORIES = {
-    "mlstm": lambda chunk_size: jr.mlstm(2, 3, chunk_size=chunk_size, param_dtype=jnp.float64),
+    "mlstm": lambda chunk_size: jr.mlstm(
+        2, 3, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64
+    ),
     "gated_delta_net": lambda chunk_size: jr.gated_delta_net(
-        2, 3, 2, chunk_size=chunk_size, negative_eigenvalues=True, param_dtype=jnp.float64
+        2,
+        3,
+        2,
+        evaluator=jr.chunkwise(chunk_size),
+        negative_eigenvalues=True,
+        param_dtype=jnp.float64,
     ),
 }
 FORMS = {"recurrent": 1, "chunks of 4": 4, "one chunk": None}
@@ -66,7 +73,7 @@ def test_no_steps_and_one_step(x64, memory):
     layer = memory(4)
     params = random_params(layer)
     one = jr.unroll(layer, params, jnp.ones((1, D)))
-    assert one.info.evaluator == "sequential"
+    assert one.info == jr.sequential()
     none = jr.unroll(layer, params, jnp.zeros((0, D)), carry=one.carry)
     assert none.outputs.shape == (0, layer.num_outputs(D))
     assert_close(none.carry, one.carry, 0, 0)
@@ -102,9 +109,9 @@ def test_nan_goes_forward_to_the_next_reset_and_nowhere_else(x64, memory, chunk_
 
 @every_memory
 def test_wrong_chunk_sizes_raise(memory):
-    with pytest.raises(ValueError, match="chunk_size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         memory(0)
-    with pytest.raises(TypeError, match="chunk_size must be an int"):
+    with pytest.raises(TypeError, match="size must be an int"):
         memory(2.0)
 
 
@@ -128,9 +135,9 @@ def test_a_nan_carry_of_the_layer_in_front_ends_at_the_reset(x64, memory, chunk_
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, None])
-@pytest.mark.parametrize("make", [lambda size: jr.mlstm(1, D, chunk_size=size), "ssd"])
+@pytest.mark.parametrize("make", [lambda size: jr.mlstm(1, D, evaluator=jr.chunkwise(size)), "ssd"])
 def test_an_overflow_ends_at_the_reset(make, chunk_size):
-    layer = ssd(2, 2, chunk_size=chunk_size) if make == "ssd" else make(chunk_size)
+    layer = jr.recurrent(ssd(2, 2), jr.chunkwise(chunk_size)) if make == "ssd" else make(chunk_size)
     num_inputs = 7 if make == "ssd" else D
     params = layer.init(jax.random.key(0), num_inputs)
     xs = jnp.ones((6, num_inputs)).at[1, :4].set(1e30)
@@ -141,7 +148,7 @@ def test_an_overflow_ends_at_the_reset(make, chunk_size):
 
 @pytest.mark.parametrize("chunk_size", [1, None])
 def test_an_overflow_reaches_no_earlier_step(chunk_size):
-    layer = jr.mlstm(1, 2, chunk_size=chunk_size)
+    layer = jr.mlstm(1, 2, evaluator=jr.chunkwise(chunk_size))
     kernel = jnp.concatenate([jnp.eye(2), jnp.eye(2)], axis=1)
     params = layer.init(jax.random.key(0), 2)._replace(write_kernel=kernel, read_kernel=kernel)
     xs = jnp.ones((5, 2)).at[0].set(1e12).at[3].set(1e27)
@@ -151,7 +158,9 @@ def test_an_overflow_reaches_no_earlier_step(chunk_size):
 @pytest.mark.parametrize("chunk_size", [1, None])
 def test_keys_of_zeros_have_slopes_that_can_be_followed(chunk_size):
     """Blank inputs behind dense and layer_norm, as in the frame of `classifier`."""
-    layer = jr.serial(jr.dense(8), jr.layer_norm(), jr.gated_delta_net(1, 4, chunk_size=chunk_size))
+    layer = jr.serial(
+        jr.dense(8), jr.layer_norm(), jr.gated_delta_net(1, 4, evaluator=jr.chunkwise(chunk_size))
+    )
     params = layer.init(jax.random.key(0), 1)
     xs = jnp.zeros((6, 1)).at[1].set(1.0)
 

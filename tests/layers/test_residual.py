@@ -31,7 +31,7 @@ def test_bfloat16_inputs_add_in_float32():
     np.testing.assert_array_equal(got, exact.astype(jnp.bfloat16))
     rounded_twice = xs + jr.unroll(cell, params, xs).outputs
     assert (got != rounded_twice).any()
-    inside = layer.unroll(params, layer.initial_carry(params), xs, None, None, None)
+    inside = layer.unroll(params, layer.initial_carry(params), jr.Steps(xs), None)
     assert inside.outputs.dtype == jnp.float32
 
 

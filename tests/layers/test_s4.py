@@ -79,9 +79,9 @@ def test_convolution_and_recurrence_are_the_dense_recurrence(x64, num_steps):
     xs = np.random.default_rng(num_steps).standard_normal((num_steps, D))
     outputs, h = oracle(params, xs, np.asarray(carry.h))
     no_reset = np.zeros(num_steps, bool)
-    for reset, path in ((None, "convolution"), (no_reset, "sequential")):
+    for reset, path in ((None, jr.convolution()), (no_reset, jr.sequential())):
         rollout = jr.unroll(layer, params, xs, carry=carry, reset=reset)
-        assert rollout.info.evaluator == ("sequential" if num_steps == 1 else path)
+        assert rollout.info == (jr.sequential() if num_steps == 1 else path)
         assert_close((rollout.outputs, rollout.carry.h), (outputs, h), 1e-10)
 
 

@@ -18,7 +18,7 @@ def seen_by(window, xs, mask=None, reset=None):
 
     xs = jnp.asarray(xs, jnp.float32)
     mask, reset = (None if flag is None else jnp.array(flag, bool) for flag in (mask, reset))
-    window, ys = through_window(read, window, xs, mask, reset, own=10 * xs)
+    window, ys = through_window(read, window, jr.Steps(xs, mask, reset), own=10 * xs)
     return given["steps"], given["sequence"], window, ys
 
 

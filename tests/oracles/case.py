@@ -68,11 +68,11 @@ def evaluate(run, params, xs, carry):
     return rolled, gradients
 
 
-def ours(cell_or_layer, mask=None, **options):
+def ours(model, mask=None, **options):
     """The run of a cell or layer, for `evaluate`."""
 
     def run(params, xs, carry):
-        rollout = jr.unroll(cell_or_layer, params, xs, carry=carry, mask=mask, **options)
+        rollout = jr.unroll(model, params, xs, carry=carry, mask=mask, **options)
         return rollout.outputs, rollout.carry
 
     return run

@@ -89,7 +89,7 @@ def test_wrong_inputs_raise():
     cell, params = lstm()
     with pytest.raises(ValueError, match="time axis"):
         jr.unroll(cell, params, np.ones(2))
-    with pytest.raises(TypeError, match="cell_or_layer must be a Cell or a Layer, got function"):
+    with pytest.raises(TypeError, match="model must be a Cell or a Layer, got function"):
         jr.unroll(jr.lstm, params, np.ones((3, 2)))
 
 

@@ -1,34 +1,69 @@
 """A linear cell over all steps at once."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.evaluators.one_object import one_object
-from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.linear_scan import METHODS, linear_scan
 from jaxrnn.engine.precision import project
-from jaxrnn.types import Affine, Cell, Evaluator, Path, Rollout
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Affine, Cell, Rollout, Steps
 
 
-@one_object
-def associative(method: str = "associative") -> Evaluator:
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Associative(EvaluatorValue):
+    """The evaluator that `associative` makes."""
+
+    method: str = "associative"
+
+    def __post_init__(self):
+        """Checks the option."""
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {tuple(METHODS)}, got {self.method!r}.")
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        z = project(cell, params, steps.xs)
+        if not isinstance(z, Affine):
+            raise TypeError(
+                "associative() needs a linear cell, whose project returns Affine(a, b), "
+                f"got {type(z).__name__}: use sequential() or newton()."
+            )
+        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        if num_steps == 0:
+            return Sequential()(cell, params, carry, steps)
+
+        def solve(a, b, h0, initial):
+            b = jnp.broadcast_to(b, (num_steps, *h0.shape))
+            flags = {"mask": steps.mask, "reset": steps.reset}
+            return linear_scan(a, b, h0, **flags, initial=initial, axis=0, method=self.method)
+
+        carries = jax.tree.map(solve, z.a, z.b, carry, cell.initial_carry(params))
+        outputs = cell.emit(params, carries, steps.xs)
+        return Rollout(jax.tree.map(lambda h: h[-1], carries), outputs, self)
+
+
+def associative(method: str = "associative") -> Associative:
     """Evaluates a linear cell through `linear_scan`: depth O(log T) where its method is parallel.
 
         (aₜ, bₜ) = project(params, xₜ) for all t,  h = linear_scan(a, b),  yₜ = emit(params, hₜ, xₜ)
 
-    All carries are kept until the outputs are made: memory O(T · N).
+    All carries are kept until the outputs are computed: memory O(T · N).
 
     Args:
-        method: The method of `linear_scan`.
+        method: the method of `linear_scan`.
 
     Returns:
-        The evaluator; `info` names it and the method. It raises TypeError, while tracing, for a
-        cell whose `project` returns no `Affine`; `newton` and `sequential` take such cells.
+        The evaluator, which is also the `info` of its rollouts. It raises TypeError, while tracing,
+        for a cell whose `project` does not return an `Affine`; `newton` and `sequential` take such
+        cells.
 
     Raises:
-        ValueError: `method` is none of `linear_scan`'s.
+        ValueError: `method` is not one of `linear_scan`.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -41,31 +76,4 @@ def associative(method: str = "associative") -> Evaluator:
         >>> jr.unroll(halve, (), xs, evaluator=jr.associative()).outputs[:, 0]
         Array([1.  , 2.5 , 1.25], dtype=float32)
     """
-
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {tuple(METHODS)}, got {method!r}.")
-
-    def evaluate(cell: Cell, params: Any, carry: Any, xs: Any, mask: Any, reset: Any) -> Rollout:
-        z = project(cell, params, xs)
-        if not isinstance(z, Affine):
-            raise TypeError(
-                "associative() needs a linear cell, whose project returns Affine(a, b), "
-                f"got {type(z).__name__}: use sequential() or newton()."
-            )
-        num_steps = jax.tree.leaves(xs)[0].shape[0]
-        if num_steps == 0:
-            return sequential()(cell, params, carry, xs, mask, reset)
-
-        def solve(a, b, h0, initial):
-            b = jnp.broadcast_to(b, (num_steps, *h0.shape))
-            return linear_scan(
-                a, b, h0, mask=mask, reset=reset, initial=initial, axis=0, method=method
-            )
-
-        carries = jax.tree.map(solve, z.a, z.b, carry, cell.initial_carry(params))
-        outputs = cell.emit(params, carries, xs)
-        return Rollout(
-            jax.tree.map(lambda h: h[-1], carries), outputs, Path(f"associative ({method})")
-        )
-
-    return evaluate
+    return Associative(method)

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,9 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.one_object import one_object
-from jaxrnn.engine.evaluators.sequential.plain_scan import scan
-from jaxrnn.types import Evaluator, Path, Rollout
+from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Cell, Evaluator, Rollout, Steps
 
 
 def sqrt_size(num_steps: int) -> int:
@@ -24,32 +25,86 @@ class ChunkedInfo(NamedTuple):
     """What the inner evaluator reported.
 
     Attributes:
-        path: The evaluator's name.
-        chunks: The inner infos of the whole chunks, stacked `[T // size, ...]`.
-        rest: The inner info of the shorter last chunk, None when there is none.
+        chunks: the inner infos of the whole chunks, stacked `[T // size, ...]`.
+        rest: the inner info of the shorter last chunk, None when there is none.
     """
 
-    path: Path
     chunks: Any
     rest: Any
 
 
-@one_object
-def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Evaluator:
-    """Runs `inner` on chunks of `size` steps and stores only the carry in front of each.
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Chunked(EvaluatorValue):
+    """The evaluator that `chunked` makes."""
 
-    The steps that are left when `size` does not divide T form a shorter last chunk.
+    size: int | Callable[[int], int]
+    inner: Evaluator | None = None
+
+    def __post_init__(self):
+        """Checks the options."""
+        if self.inner is not None:
+            checks.evaluator(self.inner, "inner")
+        if not callable(self.size):
+            checks.positive(self.size, "size")
+
+    def check_cell(self, cell: Cell) -> None:
+        """Raises where the inner evaluator cannot evaluate the cell."""
+        checks.evaluates(self.inner, cell)
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        size = self.size
+        size = checks.positive(size(num_steps), "size(T)") if callable(size) else size
+        whole = num_steps - num_steps % size
+
+        # Inside a scan nothing can be shared with the recomputation, so barriers only cost time.
+        @functools.partial(jax.checkpoint, prevent_cse=False)
+        def run(params, carry, chunk):
+            if self.inner is None:
+                initial = initial_where_reset(cell, params, chunk.reset)
+                carry, outputs = plain_scan(cell, 1, params, initial, carry, chunk)
+                return carry, (outputs, ())
+            rollout = self.inner(cell, params, carry, chunk)
+            return rollout.carry, (rollout.outputs, rollout.info)
+
+        def chunks_of(leaf):
+            return leaf[:whole].reshape(whole // size, size, *leaf.shape[1:])
+
+        def joined(leaf):
+            return leaf.reshape(whole, *leaf.shape[2:])
+
+        if 0 < num_steps < size:
+            carry, (outputs, info) = run(params, carry, steps)
+            none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)
+            return Rollout(carry, outputs, ChunkedInfo(none, info))
+
+        chunks = jax.tree.map(chunks_of, steps)
+        carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)
+        outputs, last_info = jax.tree.map(joined, outputs), None
+        if whole < num_steps:
+            rest = jax.tree.map(lambda leaf: leaf[whole:], steps)
+            carry, (last_outputs, last_info) = run(params, carry, rest)
+            outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last_outputs)
+        return Rollout(carry, outputs, ChunkedInfo(infos, last_info))
+
+
+def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Chunked:
+    """Runs `inner` on chunks of `size` steps and stores only the carry before each.
+
+    If `size` does not divide T, the last chunk is shorter.
 
     Args:
-        size: Steps in a chunk, or a function of T that gives it.
-        inner: The evaluator for one chunk; None is the plain scan.
+        size: number of steps in a chunk, or a function of T that gives it.
+        inner: the evaluator for one chunk; None is the plain scan.
 
     Returns:
         The evaluator; `info` is a `ChunkedInfo`.
 
     Raises:
-        TypeError: `size` is neither an int nor a function, or `inner` no Evaluator.
-        ValueError: `size` is below 1, or (while tracing) what it gives for T.
+        TypeError: `size` is neither an int nor a function, or `inner` is not an Evaluator.
+        ValueError: `size` is below 1, or (while tracing) what it gives for T is.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -59,41 +114,4 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
         >>> jr.unroll(cell, params, jnp.ones((100, 3)), evaluator=evaluator).outputs.shape
         (100, 4)
     """
-    inner = scan(1) if inner is None else inner
-    checks.evaluator(inner, "inner")
-    if not callable(size):
-        checks.positive(size, "size")
-
-    def evaluate(cell, params, carry, xs, mask, reset):
-        inputs = (xs, mask, reset)
-        num_steps = jax.tree.leaves(xs)[0].shape[0]
-        steps = checks.positive(size(num_steps), "size(T)") if callable(size) else size
-        whole = num_steps - num_steps % steps
-
-        # Inside a scan nothing can be shared with the recomputation, so barriers only cost time.
-        @functools.partial(jax.checkpoint, prevent_cse=False)
-        def run(params, carry, inputs):
-            rollout = inner(cell, params, carry, *inputs)
-            return rollout.carry, (rollout.outputs, rollout.info)
-
-        def chunks_of(leaf):
-            return leaf[:whole].reshape(whole // steps, steps, *leaf.shape[1:])
-
-        def joined(leaf):
-            return leaf.reshape(whole, *leaf.shape[2:])
-
-        if 0 < num_steps < steps:
-            carry, (outputs, info) = run(params, carry, inputs)
-            none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)
-            return Rollout(carry, outputs, ChunkedInfo(Path("chunked"), none, info))
-
-        chunks = jax.tree.map(chunks_of, inputs)
-        carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)
-        outputs, last_info = jax.tree.map(joined, outputs), None
-        if whole < num_steps:
-            rest = jax.tree.map(lambda leaf: leaf[whole:], inputs)
-            carry, (last_outputs, last_info) = run(params, carry, rest)
-            outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last_outputs)
-        return Rollout(carry, outputs, ChunkedInfo(Path("chunked"), infos, last_info))
-
-    return evaluate
+    return Chunked(size, inner)

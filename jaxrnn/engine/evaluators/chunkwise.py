@@ -1,45 +1,85 @@
-"""Layers whose recurrence has a form in which all pairs of steps of a chunk meet."""
+"""Matrix memories with all pairs of steps of a chunk at once."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.chunked import chunked
-from jaxrnn.engine.evaluators.nan_shield import shielded
-from jaxrnn.engine.evaluators.sequential.sequential import sequential
-from jaxrnn.types import Cell, Evaluator, Layer
+from jaxrnn.engine.evaluators.chunked import Chunked
+from jaxrnn.engine.evaluators.nan_shield import nan_shielded
+from jaxrnn.engine.evaluators.sequential.sequential import Sequential
+from jaxrnn.engine.precision import project
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Cell, Rollout, Steps
 
 
-def layer_of_pairs(cell: Cell, all_pairs: Evaluator, chunk_size: int | None) -> Layer:
-    """The layer of a cell: recurrent, all pairs at once, or at once in chunks.
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Chunkwise(EvaluatorValue):
+    """The evaluator that `chunkwise` makes."""
+
+    size: int | None
+
+    def __post_init__(self):
+        """Checks the option."""
+        if self.size is not None:
+            checks.positive(self.size, "size")
+
+    def check_cell(self, cell: Cell) -> None:
+        """Raises unless the cell has a pairwise form."""
+        if cell.pairwise is None:
+            raise TypeError(
+                "chunkwise() needs a cell with a pairwise form, such as those of mlstm, mamba2 and "
+                "gated_delta_net: use sequential(), or associative() for a linear cell."
+            )
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        self.check_cell(cell)
+        if self.size == 1 or steps.xs.shape[0] <= 1:
+            return Sequential()(cell, params, carry, steps)
+        # Each chunk by itself: an overflow in one must end at a reset in the next.
+        evaluate = _all_pairs if self.size is None else Chunked(self.size, _all_pairs)
+        return evaluate(cell, params, carry, steps)._replace(info=self)
+
+
+def chunkwise(size: int | None = 64) -> Chunkwise:
+    """Evaluates a matrix memory with all pairs of steps of a chunk at once.
+
+    Inside a chunk the recurrence is a product of matrices `[size, size]`, as in attention; between
+    chunks only the carry is handed on. Work and memory are O(T · size), and the products are those
+    that accelerators are made for. The formula is the model's own: see `mlstm`, `mamba2` and
+    `gated_delta_net`.
 
     Args:
-        cell: The recurrence.
-        all_pairs: An evaluator of this cell that gives the same, with O(T²) work.
-        chunk_size: Steps of a chunk; 1 is the recurrent form and None one chunk for all T. T = 1
-            is always recurrent.
+        size: number of steps in a chunk; None is one chunk for all T, with O(T²) work. 1, and
+            T = 1, are the recurrence itself.
 
     Returns:
-        The layer.
+        The evaluator, for cells with a `pairwise` form; other cells raise TypeError.
 
     Raises:
-        TypeError: `chunk_size` is neither None nor an int.
-        ValueError: `chunk_size` is below 1.
+        TypeError: `size` is neither None nor an int.
+        ValueError: `size` is below 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jaxrnn as jr
+        >>> layer = jr.mlstm(num_heads=2, head_width=4, evaluator=jr.chunkwise(16))
+        >>> params = layer.init(jax.random.key(0), 3)
+        >>> jr.unroll(layer, params, jnp.ones((5, 100, 3))).outputs.shape
+        (5, 100, 8)
     """
-    if chunk_size is not None:
-        checks.positive(chunk_size, "chunk_size")
-    # Each chunk by itself: an overflow in one must end at a reset in the next.
-    at_once = shielded(all_pairs)
-    if chunk_size is not None:
-        at_once = chunked(chunk_size, at_once)
+    return Chunkwise(size)
 
-    def unroll(params, carry, xs, mask, reset, key):
-        del key
-        evaluate = sequential() if chunk_size == 1 or xs.shape[0] == 1 else at_once
-        return evaluate(cell, params, carry, xs, mask, reset)
 
-    return Layer(cell.init, cell.initial_carry, unroll, cell.num_outputs)
+def _all_pairs(cell, params, carry, steps):
+    def pairwise(cell, params, carry, steps):
+        z = project(cell, params, steps.xs)
+        return Rollout(*cell.pairwise(params, carry, z, steps))
+
+    return nan_shielded(pairwise, cell, params, carry, steps)
 
 
 def seen_steps(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any]:

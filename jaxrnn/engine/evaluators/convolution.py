@@ -1,20 +1,67 @@
 """Recurrences that do not change with time, evaluated as one long convolution."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.evaluators.nan_shield import shielded
+from jaxrnn.engine.evaluators.nan_shield import nan_shielded
+from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype, project
-from jaxrnn.engine.recurrent import recurrent
-from jaxrnn.types import Affine, Cell, Layer, Path, Rollout
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Affine, Cell, Rollout, Steps
 
 
-def convolutional(cell: Cell) -> Layer:
-    """A linear cell whose coefficients and features stand apart, run as one long convolution.
+class Response(NamedTuple):
+    """What a linear recurrence without resets does in T steps, feature by feature.
+
+    Attributes:
+        kernel: `[T, D]`, the outputs after a 1 at the first step, without what `skip` adds.
+        skip: `[D]`, the factor of xₜ in yₜ that does not pass through the carry.
+        started: `h -> [T, *batch, D]`, the outputs without input.
+        last: `(h, xs, counts) -> h` after as many steps as `counts [*batch]` says, which
+            are the last ones of xs `[T, *batch, D]`; before them xs is zero.
+    """
+
+    kernel: Any
+    skip: Any
+    started: Callable[[Any], Any]
+    last: Callable[[Any, Any, Any], Any]
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Convolution(EvaluatorValue):
+    """The evaluator that `convolution` makes."""
+
+    def check_cell(self, cell: Cell) -> None:
+        """Raises unless the cell is linear, the same at all steps, and keeps features apart."""
+        if cell.response is None:
+            _check_cell(cell)
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        if steps.reset is not None or steps.xs.shape[0] <= 1:
+            return Sequential()(cell, params, carry, steps)
+        return nan_shielded(self._at_once, cell, params, carry, steps)
+
+    def _at_once(self, cell, params, carry, steps):
+        (h,), tree = jax.tree.flatten(carry)
+        xs = in_compute_dtype(params, steps.xs)
+        if cell.response is None:
+            coefficients = _coefficients(cell, params, tree, h.dtype, xs.shape[-1])
+            response = _response(coefficients, len(xs))
+        else:
+            response = cell.response(params, len(xs))
+        h, outputs = convolve(response, h, xs, steps.mask)
+        return Rollout(tree.unflatten([h]), outputs, self)
+
+
+def convolution() -> Convolution:
+    """Evaluates a linear cell that is the same at all steps as one long convolution.
 
         hₜ = a ⊙ hₜ₋₁ + b xₜ,  yₜ = Re(c · hₜ) + e xₜ    for each feature, a the same at all t
         yₜ = Σ_{s≤t} Re(c · aᵗ⁻ˢ b) xₛ + Re(c · aᵗ⁺¹ h₋₁) + e xₜ
@@ -22,84 +69,55 @@ def convolutional(cell: Cell) -> Layer:
     Gu et al. 2022 (arXiv:2206.11893): the states are summed before the convolution, whose Fourier
     transforms cost O(T log T) for a feature, where the recurrence keeps N states for every row and
     step. The kernel takes O(T N) memory whatever the batch. Masks of any pattern are kept, by
-    moving real steps together. A sequence with resets, and T = 1, is run as `recurrent(cell)`,
+    moving real steps together. A sequence with resets, and T = 1, is run as `sequential()`,
     which gives the same to the rounding of the largest input of the row, later ones included.
 
-    Args:
-        cell: A linear cell such as `s4d`: yₜ of a feature depends on x of this feature alone, is
-            linear in it, and the carry is one array `[..., D, N]`.
-
     Returns:
-        The layer, `[T, *batch, D] -> [T, *batch, D]`, with the params and the carry of the cell.
-
-    Raises:
-        TypeError: `cell` is not a Cell, is not linear, draws noise, or has another carry.
-        ValueError: Coefficients change with x, features mix, or the response is not linear.
+        The evaluator, for `s4` and for linear cells such as `s4d`: yₜ of a feature depends on x of
+        this feature alone, is linear in it, and the carry is one array `[..., D, N]`. For other
+        cells `recurrent` raises TypeError (a cell that is not linear, draws noise, or has another
+        carry) or ValueError (coefficients change with x, features mix, or y is not linear in x).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
-        >>> layer = jr.convolutional(jr.s4d(16))
+        >>> layer = jr.recurrent(jr.s4d(16), evaluator=jr.convolution())
         >>> params = layer.init(jax.random.key(0), 3)
         >>> rollout = jr.unroll(layer, params, jnp.ones((2, 100, 3)))
-        >>> rollout.outputs.shape, rollout.info.evaluator
-        ((2, 100, 3), 'convolution')
+        >>> rollout.outputs.shape, rollout.info == jr.convolution()
+        ((2, 100, 3), True)
     """
-    by_step = recurrent(cell)
-    _check_cell(cell)
-    at_once = shielded(_at_once)
-
-    def unroll(params, carry, xs, mask, reset, key):
-        if reset is None and xs.shape[0] > 1:
-            return at_once(cell, params, carry, xs, mask, reset)
-        return by_step.unroll(params, carry, xs, mask, reset, key)
-
-    return by_step._replace(unroll=unroll)
+    return Convolution()
 
 
-class Response(NamedTuple):
-    """What a linear recurrence without resets does in T steps, feature by feature.
-
-    Attributes:
-        kernel: `[T, D]`, the outputs after a 1 at the first step.
-        started: `carry -> [T, *batch, D]`, the outputs without input.
-        last: `(carry, xs, counts) -> carry` after as many steps as `counts [*batch]` says, which
-            are the last ones of xs `[T, *batch, D]`; before them xs is zero.
-    """
-
-    kernel: Any
-    started: Callable[[Any], Any]
-    last: Callable[[Any, Any, Any], Any]
-
-
-def convolve(response: Response, carry: Any, xs: Any, mask: Any) -> Rollout:
+def convolve(response: Response, h: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
     """Runs a linear recurrence by Fourier transforms of length 2 T or more.
 
-        yₜ = Σₛ kernelₜ₋ₛ xₛ + startedₜ
+        yₜ = Σₛ kernelₜ₋ₛ xₛ + startedₜ + skip xₜ
 
     With a mask the real steps of each row move together to its end, and the outputs back.
 
     Args:
-        response: Of T steps.
-        carry: Where it starts.
-        xs: `[T, *batch, D]`.
+        response: what the recurrence does in T steps.
+        h: the state before the first step.
+        xs: inputs `[T, *batch, D]`.
         mask: None or bool `[T, *batch]`.
 
     Returns:
-        Rollout with outputs `[T, *batch, D]`.
+        The state after the last step, and the outputs `[T, *batch, D]`.
     """
     num_steps = xs.shape[0]
-    started = response.started(carry)
+    started = response.started(h)
     if mask is None:
         counts = jnp.full(xs.shape[1:-1], num_steps)
-        outputs = _causal_product(response.kernel, xs) + started
-        return Rollout(response.last(carry, xs, counts), outputs, Path("convolution"))
+        outputs = _causal_product(response.kernel, xs) + started + response.skip * xs
+        return response.last(h, xs, counts), outputs
     order = jnp.argsort(mask, axis=0, stable=True)
-    xs = _at(zero_masked(mask, xs), order)
+    moved = _at(zero_masked(mask, xs), order)
     counts = mask.sum(axis=0)
     number = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
     place = jnp.minimum(number + num_steps - counts, num_steps - 1)
-    outputs = _at(_causal_product(response.kernel, xs), place) + _at(started, number)
-    return Rollout(response.last(carry, xs, counts), outputs, Path("convolution"))
+    outputs = _at(_causal_product(response.kernel, moved), place) + _at(started, number)
+    return response.last(h, moved, counts), outputs + response.skip * xs
 
 
 def _causal_product(kernel, xs):
@@ -125,16 +143,6 @@ class _Coefficients(NamedTuple):
     e: Any
 
 
-def _at_once(cell, params, carry, xs, mask, reset):
-    del reset
-    (h,), tree = jax.tree.flatten(carry)
-    xs = in_compute_dtype(params, xs)
-    coefficients = _coefficients(cell, params, tree, h.dtype, xs.shape[-1])
-    rollout = convolve(_response(coefficients, len(xs)), h, xs, mask)
-    outputs = rollout.outputs + coefficients.e * xs
-    return Rollout(tree.unflatten([rollout.carry]), outputs, rollout.info)
-
-
 def _coefficients(cell, params, tree, dtype, num_inputs):
     """What the cell does with 1 in every feature, and with 1 in every state."""
     one = jnp.ones(num_inputs)
@@ -152,7 +160,7 @@ def _coefficients(cell, params, tree, dtype, num_inputs):
 
 
 def _response(coefficients: _Coefficients, num_steps: int) -> Response:
-    a, b, c, _ = coefficients
+    a, b, c, skip = coefficients
     powers = _powers(a, num_steps)
     product = "tdn,...dn->t...d"
 
@@ -163,7 +171,7 @@ def _response(coefficients: _Coefficients, num_steps: int) -> Response:
         entered = jnp.einsum("tdn,t...d->...dn", powers[num_steps - 1 :: -1] * b, xs)
         return powers[counts] * h + entered
 
-    return Response(jnp.einsum(product, c * powers[:-1], b).real, started, last)
+    return Response(jnp.einsum(product, c * powers[:-1], b).real, skip, started, last)
 
 
 def _powers(a: Any, num_steps: int) -> Any:
@@ -176,23 +184,29 @@ def _powers(a: Any, num_steps: int) -> Any:
 
 
 def _check_cell(cell):
+    """Probes a small instance: whether it is linear, constant in time, and keeps features apart."""
     if cell.prepare is not None:
-        raise TypeError("cell must draw no noise to be a convolution, but it has a prepare.")
+        raise TypeError("cell must not draw noise to be a convolution, but it has a prepare.")
     with jax.ensure_compile_time_eval():
-        params = cell.init(jax.random.key(0), 2)
+        try:
+            params = cell.init(jax.random.key(0), 2)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "cell must take any number of features to be a convolution, as s4d does."
+            ) from error
         carry = jax.tree.map(jnp.zeros_like, cell.initial_carry(params))
         x = jax.random.normal(jax.random.key(1), (3, 2))
         z, other_z = (project(cell, params, some) for some in (x[0], x[1]))
         _check_affine(z, other_z, carry)
-        outputs = [
-            recurrent(cell).unroll(params, carry, some, None, None, None).outputs
+        first, scaled, without_first_feature = (
+            Sequential()(cell, params, carry, Steps(some)).outputs
             for some in (x, -2 * x, x.at[:, 0].set(0))
-        ]
-        if outputs[0].shape != x.shape or (outputs[2][:, 1] != outputs[0][:, 1]).any():
+        )
+        if first.shape != x.shape or (without_first_feature[:, 1] != first[:, 1]).any():
             raise ValueError(
                 "cell must keep features apart to be a convolution, but it mixes them."
             )
-        if (outputs[1] != -2 * outputs[0]).any():
+        if (scaled != -2 * first).any():
             raise ValueError(
                 "cell must be linear in x to be a convolution, -2 x does not give -2 y."
             )
@@ -200,10 +214,18 @@ def _check_cell(cell):
 
 def _check_affine(z, other_z, carry):
     if not isinstance(z, Affine):
-        raise TypeError(f"cell must be linear, with a project to Affine, got {type(z).__name__}.")
+        raise TypeError(
+            "convolution() needs a linear cell, whose project returns Affine(a, b), "
+            f"got {type(z).__name__}: use sequential() or newton()."
+        )
     shapes = [leaf.shape for leaf in jax.tree.leaves(carry)]
     if len(shapes) != 1 or len(shapes[0]) != 2:
-        raise TypeError(f"cell must have one array [..., D, N] for its carry, got {shapes}.")
+        raise TypeError(
+            f"cell must have one array [..., D, N] as its carry to be a convolution, got {shapes}."
+        )
     (a,), (other_a,) = jax.tree.leaves(z.a), jax.tree.leaves(other_z.a)
     if (a != other_a).any():
-        raise ValueError("cell must have the same coefficients at all steps, they change with x.")
+        raise ValueError(
+            "cell must have the same coefficients at all steps to be a convolution, but they "
+            "change with x: use associative()."
+        )

@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.masking import select, zero_masked
-from jaxrnn.types import Evaluator
+from jaxrnn.types import Cell, Evaluator, Rollout, Steps
 
 
-def shielded(inner: Evaluator) -> Evaluator:
-    """Gives `inner` finite numbers, and NaN to what a step that is not finite reaches.
+def nan_shielded(inner: Evaluator, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+    """Gives `inner` finite numbers, and puts NaN where a step that is not finite reaches.
 
         reachedₜ = (reachedₜ₋₁ and not rₜ) or xₜ is not finite,   yₜ = reachedₜ ? NaN : yₜ
 
@@ -22,28 +21,27 @@ def shielded(inner: Evaluator) -> Evaluator:
     all features of a step. The derivative is cut there: it is that of the other steps.
 
     Args:
-        inner: The evaluator to protect.
+        inner: the evaluator to protect.
+        cell: a cell whose x is one array with one feature axis.
+        params: its parameters.
+        carry: the carry before the first step.
+        steps: what is read, time first, at least one step.
 
     Returns:
-        The evaluator, for cells whose x is one array with one feature axis.
+        The rollout of `inner` with NaN put back.
     """
-
-    def evaluate(cell, params, carry, xs, mask, reset):
-        if xs.shape[0] == 0:
-            return sequential()(cell, params, carry, xs, mask, reset)
-        finite = jnp.isfinite(xs).all(axis=-1)
-        bad = ~finite if mask is None else ~finite & mask
-        bad_carry = _not_finite(carry, bad.ndim - 1)
-        # At masked steps too: the layer in front hands on a carry there that may be NaN.
-        xs, carry = zero_masked(finite, xs), zero_masked(~bad_carry, carry)
-        rollout = inner(cell, params, carry, xs, mask, reset)
-        reached = _reached(bad, bad_carry, reset)
-        return rollout._replace(
-            carry=_nan_where(reached[-1], rollout.carry),
-            outputs=_nan_where(reached, rollout.outputs),
-        )
-
-    return evaluate
+    xs, mask, reset = steps
+    finite = jnp.isfinite(xs).all(axis=-1)
+    bad = ~finite if mask is None else ~finite & mask
+    bad_carry = _not_finite(carry, bad.ndim - 1)
+    # At masked steps too: the layer before this one may hand on NaN there.
+    steps = steps._replace(xs=zero_masked(finite, xs))
+    rollout = inner(cell, params, zero_masked(~bad_carry, carry), steps)
+    reached = _reached(bad, bad_carry, reset)
+    return rollout._replace(
+        carry=_nan_where(reached[-1], rollout.carry),
+        outputs=_nan_where(reached, rollout.outputs),
+    )
 
 
 def _not_finite(carry: Any, num_batch_axes: int) -> Any:
@@ -56,7 +54,7 @@ def _not_finite(carry: Any, num_batch_axes: int) -> Any:
 
 
 def _reached(bad: Any, bad_carry: Any, reset: Any) -> Any:
-    """bool `[T, *batch]`: a bad step, or a bad carry, stands in front in the same sequence."""
+    """bool `[T, *batch]`: a bad step of the same sequence, or a bad carry, came before."""
     steps = jnp.arange(1, len(bad) + 1).reshape(-1, *[1] * (bad.ndim - 1))
     last_bad = lax.cummax(jnp.where(bad, steps, jnp.where(bad_carry, 0, -1)))
     start = 0 if reset is None else lax.cummax(jnp.where(reset, steps, 0))

@@ -72,11 +72,12 @@ def advance(system: System, h: Any, x: Any) -> Any:
     return w - system.spread * pairs(system.low_rank.conj(), w)[..., None]
 
 
-def response(system: System, num_steps: int) -> Response:
+def response(system: System, skip: Any, num_steps: int) -> Response:
     """What the system does in T steps, from its transform at the T-th roots of unity.
 
     Args:
-        system: The system.
+        system: the system.
+        skip: the factor `[D]` of xₜ in yₜ.
         num_steps: T.
 
     Returns:
@@ -100,7 +101,7 @@ def response(system: System, num_steps: int) -> Response:
         return _through(squares, h, counts) + _gather(circle, input_kernel, xs)
 
     kernel = jnp.fft.irfft(_read(circle, output_kernel, system.input_kernel), num_steps, axis=0)
-    return Response(kernel, started, last)
+    return Response(kernel, skip, started, last)
 
 
 class _Circle(NamedTuple):

@@ -12,12 +12,10 @@ from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen, hippo_legs
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.evaluators.convolution import convolve
-from jaxrnn.engine.evaluators.nan_shield import shielded
-from jaxrnn.engine.evaluators.sequential.sequential import sequential
-from jaxrnn.engine.precision import project
+from jaxrnn.engine.evaluators.convolution import convolution
+from jaxrnn.factories import model_factory
 from jaxrnn.mixers._s4.dplr import System, advance, discretized, pairs, response
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Evaluator, Layer
 
 
 class S4Params(NamedTuple):
@@ -36,6 +34,18 @@ class S4Params(NamedTuple):
     output_kernel_imag: Any
     step_log: Any
     skip: Any
+    roles = {
+        "decay_log": "ssm",
+        "eigenvalue_imag": "ssm",
+        "low_rank_real": "ssm",
+        "low_rank_imag": "ssm",
+        "input_kernel_real": "input",
+        "input_kernel_imag": "input",
+        "output_kernel_real": "readout",
+        "output_kernel_imag": "readout",
+        "step_log": "ssm",
+        "skip": "readout",
+    }
 
 
 class S4Carry(NamedTuple):
@@ -49,11 +59,13 @@ class _SystemAndSkip(NamedTuple):
     skip: Any
 
 
+@model_factory
 def s4(
     state_size: int = 64,
     *,
     step_min: float = 0.001,
     step_max: float = 0.1,
+    evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
     """S4: every input feature drives N states that a matrix diagonal plus low rank couples.
@@ -83,7 +95,8 @@ def s4(
         state_size: N, real states of each feature; even.
         step_min: The smallest initial Δ.
         step_max: The largest initial Δ; 2 / Δ is the memory in steps.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
+        evaluator: how the recurrence is evaluated; None is `convolution()`.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
 
     Returns:
         The layer, `[T, *batch, D] -> [T, *batch, D]`, carry `S4Carry(h [*batch, D, N / 2])`.
@@ -97,11 +110,14 @@ def s4(
         >>> layer = jr.s4(16)
         >>> params = layer.init(jax.random.key(0), 3)
         >>> rollout = jr.unroll(layer, params, jnp.ones((2, 100, 3)))
-        >>> rollout.outputs.shape, rollout.carry.h.shape, rollout.info.evaluator
-        ((2, 100, 3), (2, 3, 8), 'convolution')
+        >>> rollout.outputs.shape, rollout.carry.h.shape, rollout.info
+        ((2, 100, 3), (2, 3, 8), convolution())
     """
     checks.positive(state_size, "state_size")
     check_steps(step_min, step_max)
+    evaluate = convolution() if evaluator is None else evaluator
+    checks.evaluator(evaluate, "evaluator")
+    checks.evaluates(evaluate, _CELL)
     if state_size % 2:
         raise ValueError(f"state_size must be even, for conjugate pairs, got {state_size}.")
 
@@ -135,12 +151,10 @@ def s4(
         dtype = jnp.promote_types(precision.compute_dtype(params), jnp.complex64)
         return S4Carry(jnp.zeros((*batch_shape, *params.decay_log.shape), dtype))
 
-    def unroll(params, carry, xs, mask, reset, key):
+    def unroll(params, carry, steps, key):
         del key
-        checks.width(xs, params.step_log)
-        at_once = xs.shape[0] > 1 and reset is None
-        evaluate = _convolution if at_once else sequential()
-        return evaluate(_CELL, _system(params), carry, xs, mask, reset)
+        checks.width(steps.xs, params.step_log)
+        return evaluate(_CELL, _system(params), carry, steps)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
 
@@ -181,12 +195,5 @@ _CELL = Cell(
     advance=lambda params, carry, z: S4Carry(advance(params.system, carry.h, z)),
     emit=_emit,
     num_outputs=lambda num_inputs: num_inputs,
+    response=lambda params, num_steps: response(params.system, params.skip, num_steps),
 )
-
-
-@shielded
-def _convolution(cell, params, carry, xs, mask, reset):
-    del reset
-    xs = project(cell, params, xs)
-    rollout = convolve(response(params.system, len(xs)), carry.h, xs, mask)
-    return Rollout(S4Carry(rollout.carry), rollout.outputs + params.skip * xs, rollout.info)

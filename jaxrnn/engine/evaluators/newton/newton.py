@@ -11,6 +11,7 @@ that is right up to step k is right up to step k + 1 after one iteration, so T i
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -19,39 +20,108 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.newton.dense_scan import dense_scan
-from jaxrnn.engine.evaluators.one_object import one_object
-from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.types import Evaluator, Path, Rollout
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Cell, Evaluator, Rollout, Steps
 
 
 class NewtonInfo(NamedTuple):
     """What Newton's method did.
 
     Attributes:
-        path: The evaluator's name.
-        iterations: int32, linear scans that were solved.
-        residual: Largest |hₜ - F(hₜ₋₁, zₜ)| at the last guess, relative to max(1, |hₜ|).
+        iterations: int32, number of linear scans that were solved.
+        residual: largest |hₜ - F(hₜ₋₁, zₜ)| at the last guess, relative to max(1, |hₜ|).
         converged: bool, whether the residual is within the tolerance.
     """
 
-    path: Path
     iterations: Any
     residual: Any
     converged: Any
 
 
-@one_object
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Newton(EvaluatorValue):
+    """The evaluator that `newton` makes."""
+
+    tol: float | None = None
+    max_iterations: int | None = None
+    jacobian: str = "full"
+    damping: float | None = None
+    fallback: Evaluator | None = None
+
+    def __post_init__(self):
+        """Checks the options."""
+        if self.max_iterations is not None:
+            checks.positive(self.max_iterations, "max_iterations")
+        if self.tol is not None:
+            checks.not_negative(self.tol, "tol")
+        if self.fallback is not None:
+            checks.evaluator(self.fallback, "fallback")
+        if self.jacobian not in tuple(_JACOBIANS):
+            raise ValueError(f"jacobian must be one of {tuple(_JACOBIANS)}, got {self.jacobian!r}.")
+        if self.damping is not None:
+            checks.fraction(self.damping, "damping")
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, steps.xs))):
+            return Sequential()(cell, params, carry, steps)
+        step, data = _problem(cell, params, carry, steps)
+        guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
+        carries = step.unpack(_at_solution(step, guess, data))
+        frozen = lax.stop_gradient(data)
+        residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
+        info = NewtonInfo(iterations, residual, residual <= limit)
+        last = jax.tree.map(lambda leaf: leaf[-1], carries)
+        rollout = Rollout(last, cell.emit(params, carries, steps.xs), info)
+        if self.fallback is None:
+            return rollout
+        instead = self.fallback
+        carry, outputs = lax.cond(
+            info.converged,
+            lambda: (rollout.carry, rollout.outputs),
+            lambda: instead(cell, params, carry, steps)[:2],
+        )
+        return Rollout(carry, outputs, info)
+
+    def _iterated(self, step, data):
+        """The last guess `[T, *batch, N]`, the number of iterations, and the tolerance."""
+        linearise, solve = _JACOBIANS[self.jacobian]
+        num_steps, dtype = len(data.fresh), data.first.dtype
+        most = num_steps if self.max_iterations is None else self.max_iterations
+        limit = 100 * jnp.finfo(dtype).eps if self.tol is None else self.tol
+        # Shortening J leaves the fixed point where it is, because b is made with the same J.
+        shrink = 1.0 if self.damping is None else 1.0 - self.damping
+
+        def iterate(state):
+            guess, _, iterations = state
+            before = _before(data.first, guess)
+            slope = shrink * linearise(step, data, before)
+            new_guess = solve(slope, _image(step, data, before), before, data.fresh)
+            return new_guess, _change(new_guess, guess), iterations + 1
+
+        def goes_on(state):
+            # `not <=`, so that a change of NaN goes on.
+            return ~(state[1] <= limit) & (state[2] < most)
+
+        guess = jnp.broadcast_to(data.first, (num_steps, *data.first.shape))
+        counters = varying_like((jnp.full((), jnp.inf, dtype), jnp.int32(0)), data)
+        guess, _, iterations = lax.while_loop(goes_on, iterate, (guess, *counters))
+        return guess, iterations, limit
+
+
 def newton(
     tol: float | None = None,
     max_iterations: int | None = None,
     jacobian: str = "full",
     damping: float | None = None,
     fallback: Evaluator | None = None,
-) -> Evaluator:
+) -> Newton:
     """Evaluates any cell with a real carry by iterated linear scans.
 
     Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
@@ -61,23 +131,24 @@ def newton(
     iterate together until the slowest is done.
 
     Args:
-        tol: Largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
+        tol: largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
             100 times the rounding of its dtype.
-        max_iterations: None is T, which always suffices in exact arithmetic.
-        jacobian: Of the iterations: "full", `[N, N]` a step, or "diagonal", `[N]` a step and more
-            of them. A gradient takes the full one once, in either case.
+        max_iterations: largest number of iterations; None is T, which always suffices in exact
+            arithmetic.
+        jacobian: the Jacobian of the iterations: "full", `[N, N]` a step, or "diagonal", `[N]` a
+            step and more iterations. A gradient takes the full one once, in either case.
         damping: None, or a share in [0, 1) by which J is shortened; the solution stays the same.
-        fallback: An evaluator to use when the method has not converged, `sequential()` say; None
-            reports it in `info` and returns the last guess.
+        fallback: an evaluator to use when the method has not converged, `sequential()` for
+            example; None reports it in `info` and returns the last guess.
 
     Returns:
         The evaluator; `info` is a `NewtonInfo`.
 
     Raises:
-        TypeError: An option is not a number, `fallback` is no Evaluator, or (while tracing) a
+        TypeError: An option is not a number, `fallback` is not an Evaluator, or (while tracing) a
             carry has leaves that are not real.
         ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is another
-            word, or `damping` not in [0, 1).
+            word, or `damping` is not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -87,56 +158,7 @@ def newton(
         >>> bool(rollout.info.converged), int(rollout.info.iterations) < 20
         (True, True)
     """
-    if max_iterations is not None:
-        checks.positive(max_iterations, "max_iterations")
-    if tol is not None:
-        checks.not_negative(tol, "tol")
-    if fallback is not None:
-        checks.evaluator(fallback, "fallback")
-    if jacobian not in tuple(_JACOBIANS):
-        raise ValueError(f"jacobian must be one of {tuple(_JACOBIANS)}, got {jacobian!r}.")
-    shrink = 1.0 if damping is None else 1.0 - checks.fraction(damping, "damping")
-    linearise, solve = _JACOBIANS[jacobian]
-
-    def evaluate(cell, params, carry, xs, mask, reset):
-        num_steps = jax.tree.leaves(xs)[0].shape[0]
-        if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, xs))):
-            return sequential()(cell, params, carry, xs, mask, reset)
-        step, data = _problem(cell, params, carry, xs, mask, reset)
-        frozen = lax.stop_gradient(data)
-
-        def iterate(state):
-            guess, _, iterations = state
-            before = _before(frozen.first, guess)
-            slope = shrink * linearise(step, frozen, before)
-            new_guess = solve(slope, _image(step, frozen, before), before, frozen.fresh)
-            return new_guess, _change(new_guess, guess), iterations + 1
-
-        limit = num_steps if max_iterations is None else max_iterations
-        largest = 100 * jnp.finfo(data.first.dtype).eps if tol is None else tol
-        guess = jnp.broadcast_to(frozen.first, (num_steps, *frozen.first.shape))
-        guess, _, iterations = lax.while_loop(
-            lambda state: ~(state[1] <= largest) & (state[2] < limit),
-            iterate,
-            (guess, *varying_like((jnp.full((), jnp.inf, guess.dtype), jnp.int32(0)), data)),
-        )
-        carries = step.unpack(_at_solution(step, guess, data))
-        residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
-        info = NewtonInfo(Path("newton"), iterations, residual, residual <= largest)
-        result = Rollout(
-            jax.tree.map(lambda leaf: leaf[-1], carries), cell.emit(params, carries, xs), info
-        )
-        if fallback is None:
-            return result
-        instead = fallback
-        carry, outputs = lax.cond(
-            info.converged,
-            lambda: (result.carry, result.outputs),
-            lambda: instead(cell, params, carry, xs, mask, reset)[:2],
-        )
-        return Rollout(carry, outputs, info)
-
-    return evaluate
+    return Newton(tol, max_iterations, jacobian, damping, fallback)
 
 
 class _Step(NamedTuple):
@@ -159,7 +181,7 @@ class _Data(NamedTuple):
     fresh: Any
 
 
-def _problem(cell, params, carry, xs, mask, reset):
+def _problem(cell, params, carry, steps):
     like, tree = jax.tree.flatten(jax.eval_shape(cell.initial_carry, params))
     if not like or not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in like):
         raise TypeError(
@@ -181,12 +203,14 @@ def _problem(cell, params, carry, xs, mask, reset):
         )
 
     def advance(params, carry, inputs):
-        return guarded(cell, params)(carry, *inputs)
+        z, mask, reset = inputs
+        initial = None if reset is None else cell.initial_carry(params, reset.shape)
+        return guarded(cell, params, initial, carry, z, mask, reset)
 
     first = pack(carry)
-    num_steps = jax.tree.leaves(xs)[0].shape[0]
-    fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if reset is None else reset
-    inputs = (_with_leading(cell, params, xs, fresh.shape), mask, reset)
+    num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+    fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
+    inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset)
     return _Step(advance, pack, unpack), _Data(params, first, inputs, fresh.at[0].set(True))
 
 

@@ -1,47 +1,85 @@
 """Step after step with `lax.scan`: the evaluator that every other one must agree with."""
 
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import jax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
-from jaxrnn.engine.evaluators.one_object import one_object
-from jaxrnn.engine.evaluators.sequential.plain_scan import scan
+from jaxrnn.engine.evaluators.chunked import Chunked, sqrt_size
+from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
 from jaxrnn.engine.evaluators.sequential.reverse_rule import reverse_rule
-from jaxrnn.types import Evaluator, Path
+from jaxrnn.factories import EvaluatorValue
+from jaxrnn.types import Cell, Layer, Rollout, Steps
 
-_DERIVATIVES = {"auto": reverse_rule, "autodiff": scan}
+_DERIVATIVES = {"auto": reverse_rule, "autodiff": plain_scan}
 
 
-@one_object
+@jax.tree_util.register_static
+@dataclass(frozen=True, repr=False)
+class Sequential(EvaluatorValue):
+    """The evaluator that `sequential` makes."""
+
+    scan_unroll: int = 1
+    checkpoint: int | Literal["sqrt"] | None = None
+    derivative: Literal["auto", "autodiff"] = "auto"
+
+    def __post_init__(self):
+        """Checks the options."""
+        if isinstance(self.scan_unroll, Cell | Layer):
+            raise TypeError(
+                f"scan_unroll must be an int, got {self.scan_unroll!r}: sequential() is an "
+                "evaluator; serial(...) stacks layers."
+            )
+        checks.positive(self.scan_unroll, "scan_unroll")
+        if self.checkpoint is not None and self.checkpoint != "sqrt":
+            checks.positive(self.checkpoint, "checkpoint")
+        if self.derivative not in _DERIVATIVES:
+            raise ValueError(
+                f"derivative must be one of {tuple(_DERIVATIVES)}, got {self.derivative!r}."
+            )
+
+    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, time first."""
+        if self.checkpoint is None:
+            scan = _DERIVATIVES[self.derivative]
+            initial = initial_where_reset(cell, params, steps.reset)
+            return Rollout(*scan(cell, self.scan_unroll, params, initial, carry, steps), self)
+        size = sqrt_size if self.checkpoint == "sqrt" else self.checkpoint
+        two_levels = Chunked(size, replace(self, checkpoint=None))
+        return two_levels(cell, params, carry, steps)._replace(info=self)
+
+
 def sequential(
     scan_unroll: int = 1,
     checkpoint: int | Literal["sqrt"] | None = None,
     derivative: Literal["auto", "autodiff"] = "auto",
-) -> Evaluator:
+) -> Sequential:
     """Evaluates a cell step after step.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
 
     Differentiating stores the residuals of every step: memory O(T). With `checkpoint` the scan
-    has two levels; only the carry in front of each chunk is stored and a chunk is run again when
+    has two levels; only the carry before each chunk is stored and a chunk is run again when
     its gradient is needed: memory O(T / K + K) for chunks of K steps, for one more forward pass.
 
-    A cell with a `split` has its own reverse rule: the backward scan makes cotangents alone, and
-    the weights get their gradients from all steps at once. Forward mode (`jax.jvp`, `jacfwd`,
-    `linearize`) cannot pass such a rule, and JAX raises a TypeError that speaks of custom_vjp;
-    `derivative="autodiff"` is the plain scan and has every derivative. Second derivatives work
-    either way: `jax.grad` of `jax.grad`, and `jax.hessian`.
+    A cell whose `advance` is a `Split` has its own reverse rule: the backward scan makes cotangents
+    alone, and the weights get their gradients from all steps at once. Forward mode (`jax.jvp`,
+    `jacfwd`, `linearize`) cannot pass such a rule, and JAX raises a TypeError that mentions
+    custom_vjp; `derivative="autodiff"` is the plain scan and has every derivative. Second
+    derivatives work either way: `jax.grad` of `jax.grad`, and `jax.hessian`.
 
     Args:
-        scan_unroll: How many steps `lax.scan` unrolls. More compiles much slower.
+        scan_unroll: number of steps that `lax.scan` unrolls; more compiles much slower.
         checkpoint: None, a number of steps K, or "sqrt" for K = ⌈√T⌉.
-        derivative: "auto", the reverse rule where the cell has a `split`, or "autodiff".
+        derivative: "auto", the reverse rule for a cell with a `Split`, or "autodiff".
 
     Returns:
-        The evaluator.
+        The evaluator, which is also the `info` of its rollouts.
 
     Raises:
-        TypeError: `scan_unroll` is no int, or `checkpoint` neither None, an int nor "sqrt".
+        TypeError: `scan_unroll` is not an int, or `checkpoint` is not None, an int or "sqrt"; or
+            layers were given, whose stack is `serial`.
         ValueError: A count is below 1, or `derivative` is another word.
 
     Example:
@@ -52,18 +90,4 @@ def sequential(
         >>> jr.unroll(cell, params, jnp.ones((100, 3)), evaluator=evaluator).outputs.shape
         (100, 4)
     """
-    checks.positive(scan_unroll, "scan_unroll")
-    if checkpoint is not None and checkpoint != "sqrt":
-        checks.positive(checkpoint, "checkpoint")
-
-    if derivative not in _DERIVATIVES:
-        raise ValueError(f"derivative must be one of {tuple(_DERIVATIVES)}, got {derivative!r}.")
-    evaluate = _DERIVATIVES[derivative](scan_unroll)
-    if checkpoint is None:
-        return evaluate
-    two_levels = chunked(sqrt_size if checkpoint == "sqrt" else checkpoint, evaluate)
-
-    def evaluate_in_two_levels(*args):
-        return two_levels(*args)._replace(info=Path("sequential in two levels"))
-
-    return evaluate_in_two_levels
+    return Sequential(scan_unroll, checkpoint, derivative)

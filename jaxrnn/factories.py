@@ -1,0 +1,173 @@
+"""Models as values: equal, hashed, printed and pickled by the call that made them."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made")
+
+
+class FactoryCall(NamedTuple):
+    """What a factory was given, without arguments that are the default."""
+
+    factory: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class ModelValue:
+    """What `Cell` and `Layer` have beside their fields: the call that made them.
+
+    A record that no `model_factory` made, or one of whose fields was replaced, is compared by its
+    fields, which are functions and equal only to themselves.
+    """
+
+    made_by: FactoryCall | None = None
+
+    @functools.cached_property
+    def _compared(self) -> Any:
+        fields: Any = self if self.made_by is None else self.made_by
+        return type(self), comparable(tuple(fields))
+
+    def __eq__(self, other: Any) -> bool:
+        """Whether both were made by the same call, or have the same fields."""
+        return isinstance(other, ModelValue) and self._compared == other._compared
+
+    def __ne__(self, other: Any) -> bool:
+        """The opposite of `==`."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        """A hash of what `==` compares."""
+        return hash(self._compared)
+
+    def __repr__(self) -> str:
+        """The call that made the model, or its fields."""
+        if self.made_by is None:
+            return written(type(self).__name__, (), self._asdict())  # pyright: ignore
+        return written(self.made_by.factory.__name__, *self.made_by[1:])
+
+    def __copy__(self) -> Any:
+        """The model itself: it cannot be changed."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        """The model itself: it cannot be changed."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """Pickles by the call, because what factories close over cannot be pickled."""
+        if self.made_by is None:
+            return type(self), tuple(self)  # pyright: ignore[reportArgumentType]
+        return functools.partial(self.made_by.factory, **self.made_by.kwargs), self.made_by.args
+
+
+def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
+    """Makes the models that `factory` returns values: two equal calls give equal models.
+
+    `unroll` compiles once for equal models, so a model may be made where it is used. A factory
+    must return the same model for the same arguments. Arguments are equal by value where they are
+    numbers, words, models, evaluators, or trees of those, and otherwise when they are the same
+    object: a lambda written twice is two functions.
+
+    Args:
+        factory: function of any arguments that returns a `Cell` or a `Layer`. Its models can be
+            pickled when it is found by its name in its module.
+
+    Returns:
+        The factory; its models remember the call.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> @jr.model_factory
+        ... def tagger(num_units, num_tags):
+        ...     return jr.serial(jr.bidirectional(jr.gru(num_units)), jr.dense(num_tags))
+        >>> tagger(8, 3) == tagger(8, num_tags=3), tagger(8, 3) == tagger(8, 4)
+        (True, False)
+        >>> tagger(8, 3)
+        tagger(8, 3)
+    """
+    signature = inspect.signature(factory)
+    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+
+    @functools.wraps(factory)
+    def make(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
+        model: Any = factory(*args, **kwargs)
+        # A copy, because the factory may return a model that another call made.
+        model = type(model)(*model)
+        bound = signature.bind(*args, **kwargs)
+        for name, value in list(bound.arguments.items()):
+            if comparable(value) == comparable(defaults[name]):
+                del bound.arguments[name]
+        model.made_by = FactoryCall(make, bound.args, bound.kwargs)
+        return model
+
+    return make
+
+
+def comparable(value: Any) -> Any:
+    """Something hashable that is equal for two arguments exactly when they mean the same.
+
+    Types count, because 1, 1.0 and True are equal in Python and different arguments here.
+    """
+    if isinstance(value, ModelValue):
+        return value
+    if isinstance(value, functools.partial):
+        return functools.partial, *map(comparable, (value.func, value.args, value.keywords))
+    if isinstance(value, tuple | list):
+        return type(value), *map(comparable, value)
+    if isinstance(value, Mapping):
+        return type(value), frozenset((key, comparable(item)) for key, item in value.items())
+    try:
+        hash(value)
+    except TypeError:
+        return _Identity(value)
+    return type(value), value
+
+
+class EvaluatorValue:
+    """What evaluators, which are frozen dataclasses, share: a repr that is the call."""
+
+    def __repr__(self) -> str:
+        """The call that makes the evaluator, without options that are the default."""
+        fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
+        options = {
+            field.name: getattr(self, field.name)
+            for field in fields
+            if getattr(self, field.name) != field.default
+        }
+        first = () if not fields or fields[0].name not in options else (fields[0].name,)
+        args = tuple(options.pop(name) for name in first)
+        return written(type(self).__name__.lower(), args, options)
+
+
+class _Identity:
+    """A value without a hash, an array say, which is equal only to itself."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+
+def written(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """A call as a person would write it: functions by their names."""
+    words = [_word(value) for value in args]
+    words += [f"{key}={_word(value)}" for key, value in kwargs.items()]
+    return f"{name}({', '.join(words)})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, functools.partial):
+        return written("partial", (value.func, *value.args), value.keywords)
+    if hasattr(value, "_asdict") and not isinstance(value, ModelValue):
+        return written(type(value).__name__, (), value._asdict())
+    # Evaluators are callable values without a name, and print themselves.
+    return getattr(value, "__name__", None) or repr(value)
