@@ -188,8 +188,10 @@ def test_bfloat16_parameters_and_inputs_run_in_float32():
 
 
 def test_errors():
-    for option in ("expansion", "conv_width", "head_width", "state_size", "chunk_size"):
+    for option in ("expansion", "conv_width", "head_width", "state_size"):
         with pytest.raises(ValueError, match=f"{option} must be at least 1"):
             jr.mamba2(**{option: 0})
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        jr.mamba2(evaluator=jr.chunkwise(0))
     with pytest.raises(ValueError, match="head_width must divide the width 6"):
         jr.mamba2(head_width=4).init(jax.random.key(0), 3)
