@@ -2,6 +2,11 @@ import os
 
 import jax
 import pytest
+from support import compiler
+
+# XLA reads it at the first computation. xdist's workers and the processes that tests start inherit
+# it; one that is set, be it to nothing (`XLA_FLAGS= pytest`), stays.
+os.environ.setdefault("XLA_FLAGS", compiler.flags(compiler.QUICKLY))
 
 # Most of a test is compilation, so the tests ask for the quick one; it costs a third of the time.
 # It holds for the workers of xdist and for processes that tests start. An XLA_FLAGS of your own,

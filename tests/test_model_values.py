@@ -7,7 +7,7 @@ import pickle
 import jax
 import jax.numpy as jnp
 import pytest
-from models import CLASSICAL, MODELS
+from support.models import CLASSICAL, MODELS
 
 import jaxrnn as jr
 
