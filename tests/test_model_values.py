@@ -7,7 +7,7 @@ import pickle
 import jax
 import jax.numpy as jnp
 import pytest
-from models import CLASSICAL, MODELS
+from support.models import CLASSICAL, MODELS
 
 import jaxrnn as jr
 
@@ -17,6 +17,7 @@ FACTORIES = {
 FACTORIES |= {
     "lstm with options": lambda: jr.lstm(4, peephole=True, forget_bias=2.0),
     "elman identity": lambda: jr.elman(4, identity),
+    "elman relu": lambda: jr.elman(4, activation=jax.nn.relu),
     "learned zoneout": lambda: jr.learned_initial_carry(
         jr.zoneout(jr.lstm(4), jr.cells.LSTMCarry(h=0.1, c=0.5))
     ),
