@@ -74,22 +74,22 @@ def test_bahdanau_order_gives_padding_no_gradient_and_streams(x64):
         (
             None,
             TypeError,
-            "^the last carry of encoder, which attending_cell starts from without a bridge "
+            "^the last carry of encoder, which attention_cell starts from without a bridge "
             r"\(bridge=lambda carry: carry\[-1\] takes that of its last layer\), must have the str",
         ),
         (
             lambda carry: carry,
             TypeError,
-            "^the carry that bridge gives to attending_cell must have the structure",
+            "^the carry that bridge gives to attention_cell must have the structure",
         ),
         (
             lambda carry: jax.tree.map(lambda leaf: leaf[..., 1:], carry[-1]),
             ValueError,
-            r"^the carry that bridge gives to attending_cell\.h must have the shape \(2, 4\)",
+            r"^the carry that bridge gives to attention_cell\.h must have the shape \(2, 4\)",
         ),
     ],
 )
-def test_what_passes_to_the_attending_cell_is_checked(bridge, error, message):
+def test_what_passes_to_the_attention_cell_is_checked(bridge, error, message):
     built, params = bahdanau_of_words(bridge)
     with pytest.raises(error, match=message):
         jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
@@ -103,7 +103,7 @@ def test_no_bridge_is_hinted_at_that_would_not_fit(encoder):
         jax.eval_shape(built.encode, params, jnp.zeros((2, S), int))
 
 
-def test_a_stateful_decoder_in_front_of_the_attending_cell_starts_from_its_own_carry():
+def test_a_stateful_decoder_in_front_of_the_attention_cell_starts_from_its_own_carry():
     decoder = jr.serial(jr.embed(3), jr.lstm(2))
     built, params = bahdanau_of_words(lambda carry: carry[-1], decoder)
     source, xs = jnp.array([[1, 2, 3, 0, 4], [5, 5, 0, 0, 0]]), jnp.array([[1, 2, 3], [4, 5, 0]])
@@ -144,16 +144,16 @@ def test_decoder_refuses_what_is_no_carry(x64, kind):
             built.decoder(params.decoder)
 
 
-@pytest.mark.parametrize("attending_cell", [None, jr.gru(H)])
-def test_a_decoder_that_attends_itself_keeps_its_own_source(attending_cell):
+@pytest.mark.parametrize("attention_cell", [None, jr.gru(H)])
+def test_a_decoder_that_attends_itself_keeps_its_own_source(attention_cell):
     score = jr.dot_score(3)
     built = jr.encoder_decoder(
         jr.gru(H),
         jr.attention_cell(jr.gru(H), score, S + 2, 2),
         jr.dense(V),
         attention=jr.additive_score(3),
-        attending_cell=attending_cell,
-        bridge=lambda carry: carry if attending_cell else None,
+        attention_cell=attention_cell,
+        bridge=lambda carry: carry if attention_cell else None,
     )
     params, xs = built.init(jax.random.key(0), D, D), jnp.ones((2, S, D))
     own, ours, _ = jax.eval_shape(built.teacher_forced, params, xs, xs).info

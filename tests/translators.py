@@ -113,7 +113,7 @@ def bahdanau():
         jr.embed(3, **f64),
         jr.dense(V, **f64),
         attention=SCORES["additive"],
-        attending_cell=jr.gru(H, **f64),
+        attention_cell=jr.gru(H, **f64),
     )
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
@@ -151,7 +151,7 @@ def bahdanau_of_words(bridge, decoder=None):
         decoder or jr.embed(5),
         jr.dense(V),
         attention=jr.additive_score(3),
-        attending_cell=jr.gru(H),
+        attention_cell=jr.gru(H),
         bridge=bridge,
     )
     return built, built.init(jax.random.key(0), V, V)
