@@ -1,5 +1,5 @@
 import sys
 
-from experiments.cli import main
+from experiments.frame.cli import main
 
 sys.exit(main(sys.argv[1:]))

@@ -189,5 +189,5 @@ def test_rates_that_do_not_fit_the_carry_raise():
 
 
 def test_recurrent_dropout_needs_a_split():
-    with pytest.raises(TypeError, match="cell must have a split"):
+    with pytest.raises(TypeError, match="cell must have a Split as its advance"):
         jr.recurrent_dropout(jr.lstm(2, projection=1), 0.1)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import jaxrnn
-from experiments.cli import EXPERIMENTS
+from experiments import EXPERIMENTS
 
 ROOT = pathlib.Path(__file__).parent.parent
 ROWS = [

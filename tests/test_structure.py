@@ -3,7 +3,9 @@
 import ast
 import inspect
 import pathlib
+import traceback
 
+import jax.numpy as jnp
 import pytest
 
 import jaxrnn
@@ -110,6 +112,10 @@ def test_public_functions_have_an_example_and_sections(name):
     assert docstring.splitlines()[0].endswith("."), "the first line is one sentence"
 
 
+def with_split(step):
+    return jaxrnn.Split(lambda params, carry, z: step(params, 0, z), lambda carry, u: carry + u)
+
+
 def test_the_engine_knows_no_cell():
     for path in (PACKAGE / "engine").rglob("*.py"):
         assert not any(module.startswith("jaxrnn.cells") for module in imported(path)), path
@@ -122,3 +128,18 @@ def test_cells_know_no_mask():
             node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)
         }
         assert not names & {"mask", "reset"}, path
+
+
+@pytest.mark.parametrize("advance_of", [lambda step: step, with_split], ids=["plain", "split"])
+def test_six_calls_lead_from_unroll_to_the_body_of_the_scan(advance_of):
+    stacks = []
+
+    def step(params, carry, z):
+        frames = traceback.extract_stack()
+        stacks.append([frame.name for frame in frames if str(PACKAGE) in frame.filename])
+        return carry + z
+
+    cell = jaxrnn.simple_cell(lambda key, num_inputs: (), advance_of(step), num_outputs=1)
+    jaxrnn.unroll(cell, (), jnp.ones((3, 1)))
+    (stack,) = [stack for stack in stacks if "plain_scan" in stack]
+    assert stack.index("step") - stack.index("unroll") == 6

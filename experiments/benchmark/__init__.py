@@ -17,8 +17,8 @@ from experiments.benchmark import (
 from experiments.benchmark.measured import Measured, Timing
 from experiments.benchmark.report import report as report
 from experiments.benchmark.subjects import MODELS
-from experiments.errors import ExperimentError
-from experiments.progress import progress_bar
+from experiments.frame.errors import ExperimentError
+from experiments.frame.progress import progress_bar
 
 Part = Literal["forward", "training", "linear", "streaming", "lengths", "epochs", "checkpoints"]
 ModelName = Literal["lstm", "gru", "elman", "gru before", "elman relu"]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from experiments.benchmark.work import Subject
-from experiments.timing import interleaved_seconds
+from experiments.frame.timing import interleaved_seconds
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 MOST_ROUNDS = 100

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.benchmark.measured import Measured
 from experiments.benchmark.ratios import distinct, rows_of, tables_of
 from experiments.benchmark.subjects import BYTES
-from experiments.figures import PALETTE, figure
+from experiments.frame.figures import PALETTE, figure
 
 MARKERS = "osD^vPX*h<"
 

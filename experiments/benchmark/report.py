@@ -17,9 +17,9 @@ from experiments.benchmark.ratios import (
     temporary_memory,
 )
 from experiments.benchmark.targets import targets
-from experiments.page import Page, Picture
-from experiments.tables import Table, markdown, show
-from experiments.timing import median_and_quartiles
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.stats import median_and_quartiles
+from experiments.frame.tables import Table, markdown, show
 
 CLAIM = (
     "A user pays nothing for the abstraction: jaxrnn trains as fast as the fastest peer in JAX and "

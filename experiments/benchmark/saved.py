@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmark.measured import Measured
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 FILE = "rounds.csv"
 _NAMES = ("part", "group", "case", "subject")

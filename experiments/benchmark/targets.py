@@ -14,9 +14,9 @@ from experiments.benchmark.ratios import (
     temporary_memory,
 )
 from experiments.benchmark.subjects import JAX_PEERS, OURS, PRODUCTS
+from experiments.frame.tables import Table
 from experiments.linear_scan import FLOOR
 from experiments.linear_scan import OURS as LINEAR_SCAN
-from experiments.tables import Table
 
 WIDE = 256
 

@@ -13,10 +13,10 @@ from experiments.characters.evaluation import (
 from experiments.characters.model import sized
 from experiments.characters.report import report
 from experiments.characters.training import train
-from experiments.checkpoints import Checkpoints
 from experiments.data.topics import load_topics, make_corpus
-from experiments.matched import LABELS
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.models import LABELS
+from experiments.frame.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments.options import (
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,

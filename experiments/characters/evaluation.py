@@ -19,7 +19,7 @@ from experiments.characters.writing import (
     write,
 )
 from experiments.data.topics import Corpus
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 ROWS = 8  # texts scored side by side
 ORDERS = (1, 2, 5)

@@ -11,7 +11,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.characters.text import Chunks, pieces
 from experiments.data.topics import ALPHABET
-from experiments.matched import MIXERS, matched_width
+from experiments.frame.models import MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
 OWN_MIXERS: dict[str, Callable[[int], Any]] = {
@@ -82,7 +82,7 @@ def _score_piece(model, params, carry, chunks):
         rollout = jr.unroll(
             layer, params, chunk.xs, carry=carry, mask=chunk.mask, reset=chunk.reset
         )
-        bits = BITS * jr.categorical_loss(rollout.outputs, chunk.ys, chunk.mask)
+        bits = BITS * jr.cross_entropy(rollout.outputs, chunk.ys, chunk.mask)
         right = (rollout.outputs.argmax(-1) == chunk.ys) & chunk.mask
         return rollout.carry, Scores(bits, right)
 

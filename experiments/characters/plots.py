@@ -8,9 +8,9 @@ import numpy as np
 from experiments.characters.config import Config
 from experiments.characters.evaluation import CROSS, Baselines, Scored, Written, interval
 from experiments.characters.writing import DECODINGS
-from experiments.figures import PALETTE, figure
-from experiments.matched import LABELS
-from experiments.run_folder import RunFolder
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.models import LABELS
+from experiments.frame.run_folder import RunFolder
 
 GRAY = "#666666"
 UPDATES = 32  # in a point of the training curves

@@ -16,11 +16,11 @@ from experiments.characters.verdicts import (
     verdicts,
 )
 from experiments.characters.writing import DECODINGS, Traits
-from experiments.matched import LABELS
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, show
-from experiments.verdicts import verdicts_table, what_failed
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.models import LABELS
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdicts_table, what_failed
 
 CLAIM = (
     "A language model of characters can be judged: bits per character on topics it has never seen, "

@@ -11,8 +11,8 @@ import numpy as np
 from experiments.characters.config import Config
 from experiments.characters.model import Sized, sized
 from experiments.characters.training import Trained
-from experiments.errors import ExperimentError
-from experiments.run_folder import RunFolder
+from experiments.frame.errors import ExperimentError
+from experiments.frame.run_folder import RunFolder
 
 PARAMS, TEXT = "params.npz", "text.json"
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxrnn.sequences.batching import StreamBatch
 
 import jaxrnn as jr
 from experiments.data.topics import encode
+from jaxrnn.sequences import StreamBatch
 
 FIRST = 0  # the line break that stands in front of every topic
 

@@ -13,8 +13,8 @@ import jaxrnn as jr
 from experiments.characters.config import Config
 from experiments.characters.model import BITS, Sized
 from experiments.characters.text import reset_every_chunk, training_chunks
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitted, Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted, Fitter
 
 
 class Trained(NamedTuple):
@@ -109,7 +109,7 @@ def make_loss(model: Sized) -> Callable[..., Any]:
 
     def loss_fn(params, carry, chunk, key):
         rollout = jr.unroll(layer, params, chunk.xs, carry=carry, reset=chunk.reset, key=key)
-        losses = BITS * jr.categorical_loss(rollout.outputs, chunk.ys)
+        losses = BITS * jr.cross_entropy(rollout.outputs, chunk.ys)
         return jr.mean_over_steps(losses), (rollout.carry, {})
 
     return loss_fn

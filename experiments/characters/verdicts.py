@@ -6,37 +6,37 @@ from typing import Any
 from experiments.characters.config import Config
 from experiments.characters.evaluation import ORDERS, Baselines, Scored, Written, difference
 from experiments.characters.writing import NUCLEUS
-from experiments.matched import LABELS
-from experiments.verdicts import Line, Verdict
+from experiments.frame.models import LABELS
+from experiments.frame.verdicts import Expectation, Verdict
 
 SEEN = 0.01
 COLD_START, COLD_BITS = 8, 0.2
 FAR = 64
 LOOPS = 0.1
 
-LEAK = Line(
+LEAK = Expectation(
     "1 nothing known is asked",
     f"at most {SEEN:.0%} of the held-out runs of 60 characters are in the training text",
 )
-COUNTS = Line(
+COUNTS = Expectation(
     "2 more than counts",
     f"every model needs fewer bits than the {max(ORDERS)}-gram with back-off",
 )
-CARRIED = Line(
+CARRIED = Expectation(
     "3 a carry that is handed on in training",
     "saves bits for every model, read with a carry that is handed on; interval over topics below 0",
 )
-COLD = Line(
+COLD = Expectation(
     "4 a cold start costs",
     f"with a reset at every chunk the first {COLD_START} characters cost {COLD_BITS:g} bits more, "
     "for every model",
 )
-FREE = Line(
+FREE = Expectation(
     "5 teacher forcing flatters",
     f"from {FAR} characters on, of the greedy text at most half as many characters are right as "
     "with the truth to read",
 )
-LOOPING = Line(
+LOOPING = Expectation(
     "6 greedy text falls into loops",
     f"in at least {LOOPS:.0%} more of the texts than in the truth, for every model; by nucleus "
     f"{NUCLEUS:g} in at most {LOOPS:.0%} more",

@@ -108,7 +108,7 @@ def write(
             num_steps,
             temperature=temperature,
             top_k=top_k,
-            nucleus=nucleus,
+            top_p=nucleus,
             key=jax.random.fold_in(jax.random.key(seed), number),
         )
         written[name] = [decode(row) for row in np.asarray(made.tokens)]

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.checkpoints import Checkpoints
 from experiments.cost.config import Config
 from experiments.cost.formulas import count_simple
 from experiments.cost.measuring import Steps, as_measured, measure_length
 from experiments.cost.report import report
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

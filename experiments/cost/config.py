@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cost.models import MODELS
-from experiments.options import require, require_counts, require_each_once, require_positive
+from experiments.frame.options import require, require_counts, require_each_once, require_positive
 
 LENGTHS = tuple(2**power for power in range(6, 15))
 QUICK_MODELS = ("elman", "lru", "attention", "elman_end", "elman_sqrt")

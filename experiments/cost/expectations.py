@@ -8,40 +8,40 @@ from experiments.cost.formulas import Simple
 from experiments.cost.growth import QUANTITIES, Curve, by_model, curve
 from experiments.cost.measuring import Measured
 from experiments.cost.models import AT_END, ATTENTION, SHOWN, SQRT
-from experiments.verdicts import Line, Verdict
+from experiments.frame.verdicts import Expectation, Verdict
 
 LONG = 4096
 
-FORMULAS = Line(
+FORMULAS = Expectation(
     "formulas of a simple cell",
     "HD + H² + H + CH + C parameters and T (HD + H² + CH) multiply-adds, exactly as counted in "
     "arrays and in the traced program; half of XLA's operations within 5 %",
 )
-STREAMING_MEMORY = Line(
+STREAMING_MEMORY = Expectation(
     "streaming memory",
     "the carry has the bytes of its formula, and the same at every T for all but attention",
 )
-TRAINING_MEMORY = Line(
+TRAINING_MEMORY = Expectation(
     "training memory",
     "exponents within 0.15 of the predicted ones: about 1, for attention 2 (√T checkpoints apart)",
 )
-COUNTED = Line(
+COUNTED = Expectation(
     "training memory: counted and planned",
     "after one constant the count is within a factor of 2 of XLA's plan on the upper half",
 )
-CHECKPOINTS = Line(
+CHECKPOINTS = Expectation(
     "√T checkpoints",
     "exponent of training memory at most 0.7; at the longest T less than a quarter of the memory "
     "without them, in less than three times the time",
 )
-NOT_CONSTANT = Line(
+NOT_CONSTANT = Expectation(
     "constant streaming is not constant training",
     "where the carry stays the same, training memory grows at least half as much as T",
 )
-TRAINING_TIME = Line(
+TRAINING_TIME = Expectation(
     "training time", "exponents within 0.25 of the predicted ones: about 1, for attention 2"
 )
-TOKEN_TIME = Line(
+TOKEN_TIME = Expectation(
     "time of a streamed token",
     "exponents within 0.15 of 0, for attention above 0.5",
 )
@@ -63,7 +63,7 @@ def verdicts(config: Config, results: Sequence[Any]) -> list[Verdict]:
     rows = [one for one in results if isinstance(one, Measured)]
     complete = len(rows) == len(config.models) * len(config.lengths)
     found = curves(results)
-    judges: Sequence[tuple[Line, Callable[..., Verdict], bool]] = (
+    judges: Sequence[tuple[Expectation, Callable[..., Verdict], bool]] = (
         (STREAMING_MEMORY, _streaming_memory, complete),
         (TRAINING_MEMORY, _training_memory, complete),
         (COUNTED, _counted, complete),

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 import jaxrnn as jr
 from experiments.cost.models import AT_END, ATTENTION, SQRT
-from experiments.matched import HEADS, count_params
-from jaxrnn.diagnostics import cost
+from experiments.frame.models import HEADS, count_params
 
 FLOAT_BYTES = 4
 CONV_STEPS, EXPANSION, STATES = 3, 2, 16
@@ -72,6 +71,6 @@ def count_simple(
         products + num_units + num_outputs,
         count_params(params),
         num_steps * products,
-        cost(layer, params, jnp.zeros((num_steps, num_inputs))).multiply_adds,
+        jr.count_cost(layer, params, jnp.zeros((num_steps, num_inputs))).multiply_adds,
         num_steps * (float("nan") if analysis is None else analysis["flops"] / 2),
     )

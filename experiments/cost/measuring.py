@@ -13,9 +13,8 @@ import jaxrnn as jr
 from experiments.cost.config import Config
 from experiments.cost.formulas import carry_bytes
 from experiments.cost.models import features_of, judged_at_end, model, width_of
-from experiments.matched import count_params
-from experiments.timing import interleaved_seconds
-from jaxrnn.diagnostics import cost
+from experiments.frame.models import count_params
+from experiments.frame.timing import interleaved_seconds
 
 GIB = 2**30
 
@@ -130,7 +129,10 @@ def make_subject(config: Config, name: str, num_steps: int, steps: Steps) -> Sub
     temporary = math.nan if analysis is None else float(analysis.temp_size_in_bytes)
     carry = layer.initial_carry(params, (1,))
     step = _step(name, layer, params, carry, xs, steps)
-    predicted, predicted_step = cost(layer, params, xs), cost(layer, params, xs[:, :1])
+    predicted, predicted_step = (
+        jr.count_cost(layer, params, xs),
+        jr.count_cost(layer, params, xs[:, :1]),
+    )
     counted = Counted(
         width,
         count_params(params),

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from jaxrnn.layers.recurrent import as_layer
-
 import jaxrnn as jr
-from experiments.matched import HEADS, LABELS, MIXERS, matched_width
+from experiments.frame.models import HEADS, LABELS, MIXERS, matched_width
+from jaxrnn.engine.recurrent import as_layer
 
 NUM_OUTPUTS = 4
 ATTENTION, AT_END, SQRT = "attention", "elman_end", "elman_sqrt"

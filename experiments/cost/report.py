@@ -12,11 +12,11 @@ from experiments.cost.formulas import Simple
 from experiments.cost.growth import QUANTITIES, Curve, Quantity
 from experiments.cost.measuring import GIB, Measured
 from experiments.cost.models import ATTENTION, SHOWN, judged_at_end
-from experiments.figures import figure, line_styles
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, show
-from experiments.verdicts import verdict_rows, verdicts_table, what_failed
+from experiments.frame.figures import figure, line_styles
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "An RNN and a state space stream with a carry of fixed size and constant time a token, and "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 INDUSTRIES = (
     "mining_and_logging",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 CLASSES = (
     *("name", "keyword", "number", "string", "comment", "operator"),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"}
 LETTERS = " ,-abcdefghijklmnopqrstuvwxyzßéóöü"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 SHINGLE = 60  # characters, all white space as one space

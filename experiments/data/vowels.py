@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 NUM_COEFFICIENTS = 12
 NUM_SPEAKERS = 9

@@ -1,4 +1,4 @@
-"""Every model in the same frame, at the same size."""
+"""Every model in the same block, at the same size."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import jax
 import jaxrnn as jr
 from experiments.data.digits import NUM_CLASSES, NUM_PIXELS
 from experiments.digits.config import Config
-from experiments.matched import HEADS, LABELS, MIXERS, count_params, matched_width
+from experiments.frame.models import count_params, matched_width, mixer
 
 ATTENTION = "attention"
 FAMILIES = {
@@ -28,11 +28,6 @@ class Sized(NamedTuple):
     num_params: int
 
 
-def label(name: str) -> str:
-    """What tables call a model."""
-    return LABELS.get(name, name.upper())
-
-
 def family(name: str) -> str:
     """The family of a model."""
     return next(family for family, names in FAMILIES.items() if name in names)
@@ -40,11 +35,7 @@ def family(name: str) -> str:
 
 def make_mixer(name: str, width: int, context: int = NUM_PIXELS) -> jr.Cell | jr.Layer:
     """What mixes the steps; attention sees all of `context`."""
-    if name == ATTENTION:
-        return jr.self_attention(HEADS, window=context)
-    if name == "s4d":
-        return jr.s4d(16)
-    return MIXERS[name](width)
+    return mixer("self_attention" if name == ATTENTION else name, width, context)
 
 
 def make_model(name: str, width: int, num_blocks: int, context: int = NUM_PIXELS) -> jr.Layer:
@@ -55,10 +46,10 @@ def make_model(name: str, width: int, num_blocks: int, context: int = NUM_PIXELS
 
 def in_parallel(name: str, width: int, num_blocks: int, context: int) -> jr.Layer:
     """The same model with linear cells as parallel scans, which is not the default on a CPU."""
-    mixer = make_mixer(name, width, context)
-    if isinstance(mixer, jr.Cell) and family(name) == "linear":
-        mixer = jr.recurrent(mixer, evaluator=jr.associative())
-    return jr.classifier([mixer] * num_blocks, width, NUM_CLASSES)
+    mixing = make_mixer(name, width, context)
+    if isinstance(mixing, jr.Cell) and family(name) == "linear":
+        mixing = jr.recurrent(mixing, evaluator=jr.associative())
+    return jr.classifier([mixing] * num_blocks, width, NUM_CLASSES)
 
 
 def sized(name: str, config: Config) -> Sized:

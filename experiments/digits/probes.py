@@ -1,8 +1,8 @@
 """What a model costs and how far it hears, beside its accuracy."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +20,67 @@ from experiments.digits.model import (
     make_mixer,
     make_model,
 )
-from experiments.digits.results import Counted, Growth, Reach, Times
 from experiments.digits.task import Task
-from experiments.digits.training import Trained
-from experiments.timing import interleaved_seconds
+from experiments.digits.train import Trained
+from experiments.frame.timing import interleaved_seconds
 
 PROBED = 16
 CONTEXTS = (NUM_PIXELS, 1024, LONGEST_CONTEXT)
 DEPTHS = (NUM_PIXELS, 1024)
 CLOCK = time.process_time  # what else runs on the machine does not count
 EMPTY = "a call that does nothing"
+
+
+class Reach(NamedTuple):
+    """How strongly the last output hears each pixel, `[orders, 64]`, the mean of some digits."""
+
+    name: str
+    sensitivity: np.ndarray
+
+    def early(self) -> np.ndarray:
+        """The first quarter of the steps relative to the last quarter, `[orders]`."""
+        quarter = self.sensitivity.shape[1] // 4
+        first, last = self.sensitivity[:, :quarter], self.sensitivity[:, -quarter:]
+        return first.mean(axis=1) / last.mean(axis=1)
+
+
+class Counted(NamedTuple):
+    """What shapes alone tell of a model.
+
+    Attributes:
+        name: Of the model.
+        depth: Steps to the sequential depth of a forward pass over so many, as it runs here.
+        parallel_depth: The same with parallel scans where there are any.
+        carry_bytes: Context to the bytes of the carry of one stream that may use all of it.
+        multiply_adds: Steps to those of a forward pass, a step.
+    """
+
+    name: str
+    depth: Mapping[int, int]
+    parallel_depth: Mapping[int, int]
+    carry_bytes: Mapping[int, int]
+    multiply_adds: Mapping[int, float]
+
+
+class Times(NamedTuple):
+    """Processor seconds `[rounds]`, interleaved, of an update of all trainings and of one token."""
+
+    update: Mapping[str, np.ndarray]
+    token: Mapping[str, np.ndarray]
+
+
+class Growth(NamedTuple):
+    """The gradient of one mixer over sequences of several lengths.
+
+    Attributes:
+        width: Features of all mixers.
+        seconds: Name to length to processor seconds `[rounds]`.
+        temporary_bytes: Name to length to what XLA plans.
+    """
+
+    width: int
+    seconds: Mapping[str, Mapping[int, np.ndarray]]
+    temporary_bytes: Mapping[str, Mapping[int, int]]
 
 
 def count(sized: Sized, num_blocks: int) -> Counted:
@@ -51,7 +102,7 @@ def count(sized: Sized, num_blocks: int) -> Counted:
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
 
     def multiply_adds(steps):
-        return jr.cost(*shapes(steps)).multiply_adds / steps
+        return jr.count_cost(*shapes(steps)).multiply_adds / steps
 
     return Counted(
         sized.name,
@@ -67,9 +118,9 @@ def reach(trained: Trained, tasks: Sequence[Task]) -> Reach:
     firsts = []
     for task in tasks:
         trainings = trained.of_order(task.order)
-        good = np.flatnonzero(~trained.failed[trainings])
+        good = np.flatnonzero(~trained.fitted.failed[trainings])
         firsts.append(trainings.start + (good[0] if len(good) else 0))
-    params = jax.tree.map(lambda leaf: leaf[np.array(firsts)], trained.params)
+    params = jax.tree.map(lambda leaf: leaf[np.array(firsts)], trained.fitted.params)
     xs = np.stack([task.xs[task.split.test[:PROBED]] for task in tasks])
     model = trained.sized.model
 
@@ -105,7 +156,7 @@ def time_models(
 def _reader(trained, pixels):
     """Hands one pixel after the other to a model that has learned, and waits for every answer."""
     model = trained.sized.model
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trained.params)
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), trained.fitted.params)
     step = jax.jit(lambda carry, x: jr.step(model, params, carry, x))
     return _through(step, model.initial_carry(params), pixels)
 

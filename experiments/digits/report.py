@@ -1,23 +1,24 @@
-"""Tables and files of what was measured."""
+"""What is reported: accuracy, cost and growth beside what is said of the families."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.data.digits import load_digits
-from experiments.digits import plots
-from experiments.digits.claims import Judged, judge
+from experiments.digits import figures
+from experiments.digits.baselines import Baselines
 from experiments.digits.config import Config
-from experiments.digits.model import FAMILIES, family, label
-from experiments.digits.probes import EMPTY
-from experiments.digits.results import Baselines, Counted, Growth, Reach, Times, of_kind
-from experiments.digits.task import ORDERS, Task, make_split, make_tasks
-from experiments.digits.training import Trained
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.timing import median_and_quartiles
+from experiments.digits.expect import judged
+from experiments.digits.measure import Results
+from experiments.digits.model import FAMILIES, family
+from experiments.digits.probes import EMPTY, Growth
+from experiments.digits.task import Task
+from experiments.digits.train import Trained
+from experiments.frame.models import LABELS
+from experiments.frame.report import Picture, Report
+from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
+from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
 
 CLAIM = (
     "An RNN trains serially and streams with a state of fixed size; structured linear recurrences "
@@ -29,120 +30,100 @@ NO_WRITERS = (
     "The digits do not say who wrote them, so a split by writer is impossible: every accuracy here "
     "is for writers seen in training, and for new ones it is lower."
 )
+ACCURACY = (
+    "Accuracy on the test digits: every seed a point, the mean a bar. Dashed: what needs no "
+    "recurrence. The colour is the family."
+)
+TRAINING = "Accuracy on the validation digits by epoch, the mean of the seeds."
+REACH = (
+    "How strongly the output of the last step depends on each pixel after training, relative to "
+    "the pixel it depends on most; the mean of some test digits, one seed."
+)
+COST = (
+    "An update of all trainings, and one pixel of one stream: the medians of interleaved rounds. "
+    "Grey: a call that does nothing."
+)
+GROWTH = (
+    "The gradient of one mixer alone, batch 1: time (medians) and memory. Attention sees the whole "
+    "sequence."
+)
 
 
-def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
-    """Writes rows, figures and tables, and prints the tables, the comparison last."""
-    digits = load_digits()
-    tasks = make_tasks(
-        digits, make_split(digits.labels, config.split_seed), config.permutation_seed
-    )
-    baselines = of_kind(results, Baselines)[0]
-    trainings, judged = of_kind(results, Trained), judge(results)
-    folder.write_csv("results.csv", _seed_rows(config, trainings, tasks, baselines))
-    folder.write_csv("metrics.csv", _update_rows(config, trainings) if trainings else _no_rows())
-    folder.write_json("cost.json", [one._asdict() for one in of_kind(results, Counted)])
-    folder.write_json(
-        "reach.json", {o.name: o.sensitivity.tolist() for o in of_kind(results, Reach)}
-    )
-    folder.write_json("seconds.json", _seconds(results))
-    tables = [_baselines_table(baselines)]
+def report(config: Config, results: Results) -> Report:
+    """Every claim, and the tables and figures of what has been measured."""
+    trainings = results.trainings
+    tables = [_baselines_table(results.baselines)]
     if trainings:
-        tables.insert(0, _models_table(trainings, tasks))
-        tables += [_cost_table(trainings, results), _growth_table(results)]
-    tables.append(_claims_table(judged))
-    tables = [table for table in tables if table is not None]
-    pictures = list(_pictures(results, trainings, tasks, baselines, folder))
-    folder.write_text("summary.md", "\n".join(["# digits\n", *map(markdown, tables)]))
-    for table in tables:
-        show(table)
-    found = _found(trainings, tasks, baselines, judged)
-    failed = _failed(trainings, tasks, baselines, judged)
-    return Page("digits", CLAIM, [tables[-1], *tables[:-1]], pictures, found, failed)
+        tables = [_models_table(trainings, results.tasks), *tables, _cost_table(results)]
+    if results.growth is not None:
+        tables.append(_growth_table(results.growth))
+    return Report(
+        CLAIM,
+        verdicts=judged(results),
+        pictures=list(_pictures(results)),
+        tables=tables,
+        found=_found(results),
+        failed=_failed(results),
+        trainings=[one for trained in trainings for one in _trainings(config, trained, results)],
+        seconds=_seconds(results),
+        files={
+            "baselines.csv": [entry._asdict() for entry in results.baselines.entries],
+            "cost.json": [one._asdict() for one in results.counted],
+            "reach.json": {one.name: one.sensitivity for one in results.reaches},
+        },
+    )
 
 
-def _pictures(results, trainings, tasks, baselines, folder) -> Iterator[Picture]:
-    def picture(name, draw, *args):
-        draw(*args, folder.path(f"{name}.png"))
-        return Picture(f"{name}.png", plots.CAPTIONS[name])
+def _trainings(config: Config, one: Trained, results: Results) -> Iterator[Training]:
+    for task in results.tasks:
+        names = {"model": one.sized.name, "order": task.order}
+        trainings = one.of_order(task.order)
+        right = one.predicted[trainings] == task.labels[task.split.test]
+        fitted = one.fitted.only(trainings)
+        scores = {"validation": fitted.last("validation"), "test": right.mean(axis=-1)}
+        yield Training(names, config.all_seeds, fitted, scores)
 
+
+def _pictures(results: Results) -> Iterator[Picture]:
+    trainings, tasks = results.trainings, results.tasks
     if trainings:
-        yield picture("accuracy", plots.accuracy, trainings, tasks, baselines)
-        yield picture("training", plots.training, trainings)
-    if reaches := of_kind(results, Reach):
-        yield picture("reach", plots.reach, reaches)
-    for times in of_kind(results, Times):
-        yield picture("cost", plots.cost, times, of_kind(results, Counted))
-    for growth in of_kind(results, Growth):
-        yield picture("growth", plots.growth, growth)
+        canvas = figures.accuracy(trainings, tasks, results.baselines)
+        yield Picture("accuracy", canvas, ACCURACY)
+        yield Picture("training", figures.training(trainings), TRAINING)
+    if results.reaches:
+        yield Picture("reach", figures.reach(results.reaches), REACH)
+    if results.times is not None:
+        yield Picture("cost", figures.cost(results.times, results.counted), COST)
+    if results.growth is not None:
+        yield Picture("growth", figures.growth(results.growth), GROWTH)
 
 
-def _trainings(config: Config, one: Trained) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every training of a model, with the columns that name it."""
-    for index in range(len(one.failed)):
-        order, seed = divmod(index, config.seeds)
-        names = {"model": one.sized.name, "order": ORDERS[order]}
-        yield index, names | {"seed": config.first_seed + seed}
-
-
-def _seed_rows(config, trainings, tasks, baselines) -> Iterator[dict[str, Any]]:
-    truth = tasks[0].labels[tasks[0].split.test]
-    for entry in baselines.entries:
-        names = {"model": entry.name, "order": "any", "seed": "", "status": "ok"}
-        yield names | {"num_params": "", "validation": "", "test": entry.shuffled}
-    for one in trainings:
-        for index, names in _trainings(config, one):
-            yield names | {
-                "status": "failed" if one.failed[index] else "ok",
-                "num_params": one.sized.num_params,
-                "validation": float(one.history["validation"][index, -1]),
-                "test": float((one.predicted[index] == truth).mean()),
-            }
-
-
-def _update_rows(config, trainings) -> Iterator[dict[str, Any]]:
-    updates = [name for name in trainings[0].history if name != "validation"]
-    for one in trainings:
-        for index, names in _trainings(config, one):
-            for update in range(one.history["loss"].shape[1]):
-                values = {name: float(one.history[name][index, update]) for name in updates}
-                yield names | {"update": update + 1} | values
-
-
-def _no_rows():
-    return [{"model": "", "order": "", "seed": "", "update": ""}]
-
-
-def _seconds(results) -> dict[str, Any]:
+def _seconds(results: Results) -> dict[str, Any]:
     """Every measured time, which differ from run to run."""
-    written: dict[str, Any] = {
-        one.sized.name: {
-            "trained": round(one.seconds, 1),
-            "compiled": round(one.compile_seconds, 1),
-        }
-        for one in of_kind(results, Trained)
+    times, growth = results.times, results.growth
+    seconds: dict[str, Any] = {} if times is None else times._asdict()
+    if growth is not None:
+        seconds["growth"] = growth.seconds
+    return {
+        "compiled": {one.sized.name: one.compile_seconds for one in results.trainings},
+        **seconds,
     }
-    for times in of_kind(results, Times):
-        for part in ("update", "token"):
-            written[part] = {name: list(v) for name, v in getattr(times, part).items()}
-    for growth in of_kind(results, Growth):
-        written["growth"] = {
-            name: {str(length): list(v) for length, v in by_length.items()}
-            for name, by_length in growth.seconds.items()
-        }
-    return written
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:
-    rows = []
-    for one in trainings:
-        cells = [mean_and_spread(100 * one.accuracy(task)) for task in tasks]
-        failed = f"{one.failed.sum()} of {len(one.failed)}"
-        name, width = one.sized.name, str(one.sized.width)
-        rows.append((label(name), family(name), f"{one.sized.num_params:,}", width, *cells, failed))
-    columns = ("model", "family", "parameters", "width", *ORDERS, "failed trainings")
+    rows = [
+        {
+            "model": LABELS[one.sized.name],
+            "family": family(one.sized.name),
+            "parameters": f"{one.sized.num_params:,}",
+            "width": str(one.sized.width),
+            **{task.order: mean_and_spread(100 * one.accuracy(task)) for task in tasks},
+            "failed trainings": share(one.fitted.failed),
+        }
+        for one in trainings
+    ]
     title = "Accuracy on the test digits in %: mean ± deviation over seeds"
-    return Table(title, columns, rows, num_names=2)
+    return Table.of(title, rows, num_names=2)
 
 
 def _baselines_table(baselines: Baselines) -> Table:
@@ -158,120 +139,81 @@ def _baselines_table(baselines: Baselines) -> Table:
     return Table(title, ("baseline", "shuffled", "file order"), rows)
 
 
-def _cost_table(trainings: Sequence[Trained], results: Sequence[Any]) -> Table:
-    counted = {one.name: one for one in of_kind(results, Counted)}
-    reaches = {one.name: one for one in of_kind(results, Reach)}
-    times = next(iter(of_kind(results, Times)), None)
-    rows = []
-    for one in trainings:
-        name = one.sized.name
-        cells = ["-"] * 4
-        if name in counted:
-            depths = (counted[name].depth, counted[name].parallel_depth)
-            cells[:2] = [" / ".join(map(str, each.values())) for each in depths]
-            cells[2] = f"{min(counted[name].carry_bytes.items())[1]:,}"
-        if name in reaches:
-            cells[3] = " / ".join(f"{value:.2g}" for value in reaches[name].early())
-        update, token = "-", "-"
-        if times is not None:
-            update = median_and_quartiles(1e3 * times.update[name], 1)
-            token = median_and_quartiles(1e6 * times.token[name], 0)
-        memory = f"{one.temporary_bytes / 2**20:.1f}"
-        rows.append((label(name), *cells[:2], update, memory, cells[2], token, cells[3]))
-    columns = ("model", "depth, T = 64 / 1,024", "in parallel", "update ms", "temporary MiB")
-    columns += ("carry bytes",)
-    columns += ("pixel µs", "early / late, in order / permuted")
+def _cost_table(results: Results) -> Table:
+    counted = {one.name: one for one in results.counted}
+    reaches = {one.name: one for one in results.reaches}
+    times, rows = results.times, []
+    for one in results.trainings:
+        name, row = one.sized.name, {"model": LABELS[one.sized.name]}
+        known, reach = counted.get(name), reaches.get(name)
+        row["depth, T = 64 / 1,024"] = _slashed(known and known.depth.values())
+        row["in parallel"] = _slashed(known and known.parallel_depth.values())
+        row["update ms"] = median_and_quartiles(1e3 * times.update[name], 1) if times else "-"
+        row["temporary MiB"] = f"{one.temporary_bytes / 2**20:.1f}"
+        row["carry bytes"] = f"{min(known.carry_bytes.items())[1]:,}" if known else "-"
+        row["pixel µs"] = median_and_quartiles(1e6 * times.token[name], 0) if times else "-"
+        early = reach and [f"{value:.2g}" for value in reach.early()]
+        row["early / late, in order / permuted"] = _slashed(early)
+        rows.append(row)
     title = (
         "Cost: processor time, median [quartiles] of interleaved rounds; an update is of all "
         "trainings of a model side by side, a streamed pixel one call"
     )
     if times is not None:
-        floor = 1e6 * np.median(times.token[EMPTY])
-        title += f" ({EMPTY} takes {floor:.0f} µs)"
-    return Table(title, columns, rows)
+        title += f" ({EMPTY} takes {1e6 * np.median(times.token[EMPTY]):.0f} µs)"
+    return Table.of(title, rows)
 
 
-def _growth_table(results: Sequence[Any]) -> Table | None:
-    for growth in of_kind(results, Growth):
-        rows = [
-            (
-                label(name),
-                f"{length:,}",
-                median_and_quartiles(1e3 * seconds, 1),
-                f"{growth.temporary_bytes[name][length] / 2**20:.2f}",
-            )
-            for name, by_length in growth.seconds.items()
-            for length, seconds in by_length.items()
-        ]
-        title = f"The gradient of one mixer with {growth.width} features, batch 1, by length"
-        return Table(title, ("model", "steps", "processor ms", "temporary MiB"), rows)
-    return None
+def _slashed(values: Iterable[Any] | None) -> str:
+    return " / ".join(map(str, values or ["-"]))
 
 
-def _claims_table(judged: Sequence[Judged]) -> Table:
+def _growth_table(growth: Growth) -> Table:
     rows = [
-        (one.claim.dimension, one.claim.family, one.claim.saying, one.claim.criterion)
-        + (one.measured, one.verdict)
-        for one in judged
+        {
+            "model": LABELS[name],
+            "steps": f"{length:,}",
+            "processor ms": median_and_quartiles(1e3 * seconds, 1),
+            "temporary MiB": f"{growth.temporary_bytes[name][length] / 2**20:.2f}",
+        }
+        for name, by_length in growth.seconds.items()
+        for length, seconds in by_length.items()
     ]
-    columns = ("dimension", "family", "what is said", "criterion", "measured", "verdict")
-    return Table("RNNs, linear recurrences and attention: said and measured", columns, rows, 6)
+    title = f"The gradient of one mixer with {growth.width} features, batch 1, by length"
+    return Table.of(title, rows)
 
 
-def _found(trainings, tasks, baselines, judged) -> list[str]:
-    held = sum(one.verdict == "pass" for one in judged)
-    found = [f"{held} of {len(judged)} sayings held for every model of their family."]
-    for task in tasks if trainings else ():
+def _found(results: Results) -> list[str]:
+    found = []
+    for task in results.tasks if results.trainings else ():
         best = {}
-        for kind in FAMILIES:
-            means = {
-                one.sized.name: 100 * one.accuracy(task).mean()
-                for one in trainings
-                if family(one.sized.name) == kind and len(one.accuracy(task))
-            }
-            if means:
-                name = max(means, key=lambda name: means[name])
-                best[kind] = f"{label(name)} {means[name]:.1f} % ({kind})"
-        found.append(
-            f"{task.order.capitalize()}, the best of each family: {', '.join(best.values())}."
-        )
-    entry = baselines.entries[-1]
-    found.append(
-        f"{entry.name[0].upper()}{entry.name[1:]}, which does not care about their order: "
-        f"{100 * entry.shuffled:.1f} %."
-    )
+        for one in results.trainings:
+            percent, kind = 100 * one.accuracy(task), family(one.sized.name)
+            if len(percent) and percent.mean() > best.get(kind, (-1, ""))[0]:
+                best[kind] = percent.mean(), LABELS[one.sized.name]
+        known = [(kind, *best[kind]) for kind in FAMILIES if kind in best]
+        shown = (f"{name} {percent:.1f} % ({kind})" for kind, percent, name in known)
+        found.append(f"{task.order.capitalize()}, the best of each family: {', '.join(shown)}.")
+    entry = results.baselines.entries[-1]
     gap = 100 * (entry.shuffled - entry.file_order)
-    found.append(
+    return [
+        *found,
+        f"{entry.name[0].upper()}{entry.name[1:]}, which does not care about their order: "
+        f"{100 * entry.shuffled:.1f} %.",
         f"On a split in the order of the file it loses {gap:.1f} points: training and test digits "
-        "of the shuffled split have writers in common."
-    )
-    found.append(
-        "All models had the same optimizer, schedule and epochs, and none was tuned for itself."
-    )
-    return found
+        "of the shuffled split have writers in common.",
+        "All models had the same optimizer, schedule and epochs, and none was tuned for itself.",
+    ]
 
 
-def _failed(trainings, tasks, baselines, judged) -> list[str]:
-    failed = [NO_WRITERS]
-    line = baselines.entries[-1]
-    for task in tasks:
-        shares = {one.sized.name: one.accuracy(task) for one in trainings}
-        below = [label(n) for n, v in shares.items() if len(v) and v.mean() < line.shuffled]
+def _failed(results: Results) -> list[str]:
+    failed, line = [NO_WRITERS], results.baselines.entries[-1]
+    for task in results.tasks:
+        shares = {one.sized.name: one.accuracy(task) for one in results.trainings}
+        below = [LABELS[n] for n, v in shares.items() if len(v) and v.mean() < line.shuffled]
         if below:
             failed.append(
                 f"{task.order.capitalize()}, {len(below)} of {len(shares)} models stay below "
                 f"{line.name}: {', '.join(below)}."
             )
-    failed += [
-        f"{one.claim.dimension}, {one.claim.family}: {one.claim.saying} did not hold. "
-        f"{one.measured}; expected, {one.claim.criterion}."
-        for one in judged
-        if one.verdict == "FAIL"
-    ]
-    failed += [
-        f"{label(one.sized.name)}: {one.failed.sum()} of {len(one.failed)} trainings failed, and "
-        "are in no mean."
-        for one in trainings
-        if one.failed.any()
-    ]
     return failed

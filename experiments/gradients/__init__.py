@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from experiments.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.gradients.config import Config
 from experiments.gradients.gates import CELLS, look_at
 from experiments.gradients.precision import RATES, grow, saturate
@@ -19,7 +20,6 @@ from experiments.gradients.report import report
 from experiments.gradients.sweep import ACTIVATIONS, sweep
 from experiments.gradients.warning import NETS, warn
 from experiments.gradients.worked import work_out
-from experiments.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

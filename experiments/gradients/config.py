@@ -4,7 +4,7 @@ import dataclasses
 import math
 from pathlib import Path
 
-from experiments.options import (
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.verdicts import Expectation, Verdict
 from experiments.gradients.config import Config
 from experiments.gradients.gates import Gated
 from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
@@ -22,19 +23,18 @@ from experiments.gradients.recall import (
 from experiments.gradients.sweep import GAUSSIAN, KERNELS, ORTHOGONAL, Swept
 from experiments.gradients.warning import EXPLODING, HEALTHY, MAX_NORM, VANISHING, Warned
 from experiments.gradients.worked import STATES, Worked
-from experiments.verdicts import Line, Verdict
 
 LEARNED, NOT_LEARNED = 0.9, 0.5
 
 
-def order(line: Line, config: Config, have: list[Worked]) -> Verdict:
+def order(line: Expectation, config: Config, have: list[Worked]) -> Verdict:
     """Derivatives against the product."""
     (one,) = have
     measured = f"off by {one.in_order:.0e}; reversed by {one.reversed:.0%}"
     return line.verdict(measured, one.in_order < 1e-5 and one.reversed > 0.1)
 
 
-def average(line: Line, config: Config, have: list[Worked]) -> Verdict:
+def average(line: Expectation, config: Config, have: list[Worked]) -> Verdict:
     """Against what is worked out by hand."""
     (one,) = have
     measured = (
@@ -52,7 +52,7 @@ def exponents(have: Sequence[Swept], activation: str) -> np.ndarray:
     return next(one.exponents for one in have if one.activation == activation)
 
 
-def linear(line: Line, config: Config, have: list[Swept]) -> Verdict:
+def linear(line: Expectation, config: Config, have: list[Swept]) -> Verdict:
     """The exponents against log ρ."""
     off = np.abs(exponents(have, "linear") - np.log(config.gains)[:, None]).max(axis=(1, 2))
     measured = f"off by at most {off[0]:.0e} and {off[1]:.1e}"
@@ -60,7 +60,7 @@ def linear(line: Line, config: Config, have: list[Swept]) -> Verdict:
     return line.verdict(measured, all(off[i] < limits[kind] for i, kind in enumerate(KERNELS)))
 
 
-def below(line: Line, config: Config, have: list[Swept]) -> Verdict:
+def below(line: Expectation, config: Config, have: list[Swept]) -> Verdict:
     """Every exponent at a radius below 1."""
     chosen = np.array(config.gains) < 1
     found = {name: exponents(have, name)[:, chosen] for name in ("tanh", "relu")}
@@ -68,7 +68,7 @@ def below(line: Line, config: Config, have: list[Swept]) -> Verdict:
     return line.verdict(measured, all((one < 0).all() for one in found.values()))
 
 
-def above(line: Line, config: Config, have: list[Swept]) -> Verdict:
+def above(line: Expectation, config: Config, have: list[Swept]) -> Verdict:
     """Every exponent at a radius above 1."""
     chosen = np.array(config.gains) > 1
     found = {name: exponents(have, name)[:, chosen] for name in ("tanh", "relu")}
@@ -78,7 +78,7 @@ def above(line: Line, config: Config, have: list[Swept]) -> Verdict:
     return line.verdict(measured, all((one > 0).all() for one in found.values()))
 
 
-def linear_part(line: Line, config: Config, have: list[Swept]) -> Verdict:
+def linear_part(line: Expectation, config: Config, have: list[Swept]) -> Verdict:
     """The exponents of an orthogonal kernel."""
     place = KERNELS.index(ORTHOGONAL), config.gains.index(1.0)
     linear, tanh = (exponents(have, name)[place] for name in ("linear", "tanh"))
@@ -86,7 +86,7 @@ def linear_part(line: Line, config: Config, have: list[Swept]) -> Verdict:
     return line.verdict(measured, (np.abs(linear) < 1e-3).all() and (tanh < -0.01).all())
 
 
-def drift(line: Line, config: Config, have: list[Swept]) -> Verdict:
+def drift(line: Expectation, config: Config, have: list[Swept]) -> Verdict:
     """Norms and means of relu at the ends of the range."""
     place = KERNELS.index(ORTHOGONAL)
     bound = math.sqrt(config.num_units)
@@ -100,7 +100,7 @@ def drift(line: Line, config: Config, have: list[Swept]) -> Verdict:
     )
 
 
-def gates(line: Line, config: Config, have: list[Gated]) -> Verdict:
+def gates(line: Expectation, config: Config, have: list[Gated]) -> Verdict:
     """Horizons."""
     median = {one.name: float(np.median(one.horizons)) for one in have}
     measured = "; ".join(f"{name} {value:g}" for name, value in median.items())
@@ -108,7 +108,7 @@ def gates(line: Line, config: Config, have: list[Gated]) -> Verdict:
     return line.verdict(measured, chrono > one > none and chrono >= 5 * median["Elman"])
 
 
-def flat(line: Line, config: Config, have: list[Saturated]) -> Verdict:
+def flat(line: Expectation, config: Config, have: list[Saturated]) -> Verdict:
     """Where float32 is flat."""
     (one,) = have
     end, first = one.ends["float32"], one.ones["float32"]
@@ -116,7 +116,7 @@ def flat(line: Line, config: Config, have: list[Saturated]) -> Verdict:
     return line.verdict(measured, 7 < end <= 9 and first <= 9)
 
 
-def overflow(line: Line, config: Config, have: list[Grown]) -> Verdict:
+def overflow(line: Expectation, config: Config, have: list[Grown]) -> Verdict:
     """Where a growing state ends."""
     parts, good = [], True
     for one in have:
@@ -131,7 +131,7 @@ def _named(have):
     return {one.name: one for one in have}
 
 
-def norms(line: Line, config: Config, have: list[Warned]) -> Verdict:
+def norms(line: Expectation, config: Config, have: list[Warned]) -> Verdict:
     """Growth behind one input."""
     growth = {one.name: one.silent_norms[-1] / one.silent_norms[0] for one in have}
     measured = ", ".join(f"{name} {value:.1e}" for name, value in growth.items())
@@ -139,14 +139,14 @@ def norms(line: Line, config: Config, have: list[Warned]) -> Verdict:
     return line.verdict(measured, good and 0.1 < growth[HEALTHY] < 10)
 
 
-def ratio(line: Line, config: Config, have: list[Warned]) -> Verdict:
+def ratio(line: Expectation, config: Config, have: list[Warned]) -> Verdict:
     """Gradient norms."""
     ratios = {one.name: one.recurrent / one.inputs for one in have}
     measured = ", ".join(f"{name} {value:.2g}" for name, value in ratios.items())
     return line.verdict(measured, ratios[VANISHING] < 0.01 <= ratios[HEALTHY])
 
 
-def reach(line: Line, config: Config, have: list[Warned]) -> Verdict:
+def reach(line: Expectation, config: Config, have: list[Warned]) -> Verdict:
     """The first input against the last."""
     reach = {one.name: one.sensitivity[0] / one.sensitivity[-1] for one in have}
     measured = ", ".join(f"{name} {value:.1e}" for name, value in reach.items())
@@ -154,7 +154,7 @@ def reach(line: Line, config: Config, have: list[Warned]) -> Verdict:
     return line.verdict(measured, good)
 
 
-def shortens(line: Line, config: Config, have: list[Warned]) -> Verdict:
+def shortens(line: Expectation, config: Config, have: list[Warned]) -> Verdict:
     """The exploding gradient, before and after."""
     one = _named(have)[EXPLODING]
     measured = (
@@ -171,7 +171,7 @@ def accuracies(have: Sequence[Clipped], gain: float, clipped: bool) -> np.ndarra
     return np.array([accuracy(one.fitted) for one in chosen])
 
 
-def restores_nothing(line: Line, config: Config, have: list[Any]) -> Verdict:
+def restores_nothing(line: Expectation, config: Config, have: list[Any]) -> Verdict:
     """The vanishing gradient, and what is learned from it."""
     net = _named([one for one in have if isinstance(one, Warned)])[VANISHING]
     trained = [one for one in have if isinstance(one, Clipped)]
@@ -185,7 +185,7 @@ def restores_nothing(line: Line, config: Config, have: list[Any]) -> Verdict:
     return line.verdict(measured, good and max(with_clip.max(), without.max()) < NOT_LEARNED)
 
 
-def helps(line: Line, config: Config, have: list[Clipped]) -> Verdict:
+def helps(line: Expectation, config: Config, have: list[Clipped]) -> Verdict:
     """What is learned from an exploding start."""
     with_clip, without = (accuracies(have, EXPLODING_GAIN, flag) for flag in (True, False))
     failed = int(np.isnan(without).sum())
@@ -210,7 +210,7 @@ def reaches(delay: int, truncation: int) -> bool:
     return truncation > delay
 
 
-def teaches(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+def teaches(line: Expectation, config: Config, have: list[Recalled]) -> Verdict:
     """What is learned where the gradient reaches the symbol."""
     least = {}
     for cell in CELLS:
@@ -220,12 +220,12 @@ def teaches(line: Line, config: Config, have: list[Recalled]) -> Verdict:
     return line.verdict(measured, all(value >= LEARNED for value in least.values()))
 
 
-def cut_tanh(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+def cut_tanh(line: Expectation, config: Config, have: list[Recalled]) -> Verdict:
     """What the plain cell learns where the gradient does not reach the symbol."""
     return _cut(line, config, by_pair(have, TANH))
 
 
-def cut_lstm(line: Line, config: Config, have: list[Recalled]) -> Verdict:
+def cut_lstm(line: Expectation, config: Config, have: list[Recalled]) -> Verdict:
     """What the LSTM learns where the gradient does not reach the symbol."""
     return _cut(line, config, by_pair(have, LSTM))
 

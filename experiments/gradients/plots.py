@@ -7,7 +7,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from experiments.figures import PALETTE, figure, line_styles
+from experiments.frame.figures import PALETTE, figure, line_styles
+from experiments.frame.plots import (
+    draw_carry_norms,
+    draw_jacobian_spectrum,
+    draw_last_output_sensitivity,
+)
 from experiments.gradients.config import Config
 from experiments.gradients.gates import Gated
 from experiments.gradients.judges import by_pair, reaches
@@ -21,11 +26,6 @@ from experiments.gradients.precision import (
 from experiments.gradients.recall import NUM_SYMBOLS, Clipped, Recalled
 from experiments.gradients.sweep import KERNELS, Swept
 from experiments.gradients.warning import Warned
-from experiments.plots import (
-    draw_carry_norms,
-    draw_jacobian_spectrum,
-    draw_last_output_sensitivity,
-)
 
 CAPTIONS = {
     "radius": "Top: the largest Lyapunov exponent (growth of the product of Jacobians, nats a step)"

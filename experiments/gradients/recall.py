@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitted, Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted, Fitter
 from experiments.gradients.config import Config
 from experiments.gradients.sweep import ORTHOGONAL, recurrent_kernel
 

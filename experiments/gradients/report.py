@@ -5,6 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
 from experiments.gradients import plots
 from experiments.gradients.config import Config
 from experiments.gradients.expectations import verdicts
@@ -14,10 +19,6 @@ from experiments.gradients.precision import FORMATS, INPUT_SCALES, Grown, Satura
 from experiments.gradients.recall import Clipped, Recalled, accuracy, last
 from experiments.gradients.sweep import KERNELS, Swept
 from experiments.gradients.warning import RECENT, VANISHING, Warned
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
-from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "The gradient of a recurrent network passes through the product J(t) J(t-1) ... J(k+1) of its "

@@ -66,7 +66,7 @@ def sweep(config: Config, activation: str) -> Swept:
     return Swept(activation, *(one.reshape(*shape, *one.shape[1:]) for one in looked))
 
 
-def problems(config: Config) -> tuple[jr.ElmanParams, jax.Array]:
+def problems(config: Config) -> tuple[jr.cells.ElmanParams, jax.Array]:
     """Parameters and inputs of every kernel, radius and seed, in that order."""
     shape = NUM_INPUTS, config.num_units
     params, inputs = [], []
@@ -77,7 +77,7 @@ def problems(config: Config) -> tuple[jr.ElmanParams, jax.Array]:
                 kernel = generator.standard_normal(shape) / np.sqrt(NUM_INPUTS)
                 recurrent = gain * recurrent_kernel(kind, config.num_units, seed)
                 arrays = kernel, recurrent, np.zeros(config.num_units)
-                params.append(jr.ElmanParams(*(np.float32(array) for array in arrays)))
+                params.append(jr.cells.ElmanParams(*(np.float32(array) for array in arrays)))
                 inputs.append(np.float32(generator.standard_normal((config.num_steps, NUM_INPUTS))))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
     return stacked, jnp.stack(inputs)

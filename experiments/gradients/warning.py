@@ -147,4 +147,4 @@ def _problem(config, net):
     recurrent = net.gain * recurrent_kernel(ORTHOGONAL, config.num_units, config.first_seed)
     arrays = net.input_scale * kernel, recurrent, np.zeros(config.num_units)
     xs = generator.standard_normal((config.num_steps, NUM_INPUTS))
-    return jr.ElmanParams(*map(jnp.float32, arrays)), jnp.float32(xs)
+    return jr.cells.ElmanParams(*map(jnp.float32, arrays)), jnp.float32(xs)

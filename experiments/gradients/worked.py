@@ -38,7 +38,7 @@ def work_out(num_units: int, num_steps: int, seed: int) -> Worked:
     keys = jax.random.split(jax.random.key(seed))
     params, xs = cell.init(keys[0], 2), 0.3 * jax.random.normal(keys[1], (num_steps, 2))
     factors = np.asarray(carry_jacobians(cell, params, xs), np.float64)
-    exact = jax.jacrev(lambda h: jr.unroll(cell, params, xs, carry=jr.ElmanCarry(h)).carry.h)(
+    exact = jax.jacrev(lambda h: jr.unroll(cell, params, xs, carry=jr.cells.ElmanCarry(h)).carry.h)(
         jnp.zeros(num_units)
     )
     products = product(factors), product(factors[::-1])

@@ -7,15 +7,15 @@ from experiments.characters.model import sized
 from experiments.characters.saved import load, saved_config
 from experiments.characters.training import train
 from experiments.characters.writing import passages
-from experiments.checkpoints import Checkpoints
 from experiments.data.topics import load_topics, make_corpus
-from experiments.errors import ExperimentError
-from experiments.matched import LABELS
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.errors import ExperimentError
+from experiments.frame.models import LABELS
+from experiments.frame.progress import progress_bar
 from experiments.memorisation.config import MIXERS, Config
 from experiments.memorisation.connections import connect
 from experiments.memorisation.report import report
 from experiments.memorisation.results import Chosen, Traced
-from experiments.progress import progress_bar
 
 __all__ = ["Config", "measure", "report"]
 

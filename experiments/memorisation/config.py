@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from experiments.characters import Config as Training
-from experiments.options import require, require_counts, require_seed
+from experiments.frame.options import require, require_counts, require_seed
 
 MIXERS = ("gru", "lstm", "mamba")
 

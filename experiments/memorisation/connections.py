@@ -81,9 +81,10 @@ def asked_logit(model: Sized) -> jr.Layer:
     blocks = [jr.block(mixer, model.width) for mixer in model.mixers()]
     body = jr.serial(*blocks, jr.layer_norm(), jr.dense(len(ALPHABET)))
 
-    def unroll(params, carry, xs, mask, reset, key):
-        rollout = body.unroll(params, carry, xs.embedded, mask, reset, key)
-        asked = jnp.take_along_axis(rollout.outputs, xs.asked[..., None], -1)
+    def unroll(params, carry, steps, key):
+        read = steps.xs
+        rollout = body.unroll(params, carry, steps._replace(xs=read.embedded), key)
+        asked = jnp.take_along_axis(rollout.outputs, read.asked[..., None], -1)
         return rollout._replace(outputs=asked - rollout.outputs.mean(-1, keepdims=True))
 
     return body._replace(

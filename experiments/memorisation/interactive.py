@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.data.topics import ALPHABET
-from experiments.matched import LABELS
+from experiments.frame.models import LABELS
 from experiments.memorisation.results import Chosen, Traced
 
 DECADES = 3  # from the darkest shade to none

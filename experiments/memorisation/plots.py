@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
-from experiments.figures import PALETTE, figure
-from experiments.matched import LABELS
+from experiments.frame.figures import PALETTE, figure
+from experiments.frame.models import LABELS
+from experiments.frame.plots import draw_input_sensitivity
 from experiments.memorisation.interactive import DECADES, shares_of_largest
 from experiments.memorisation.results import Chosen, Traced
-from experiments.plots import draw_input_sensitivity
 
 COLUMNS = 32
 LEAST = 1e-4  # per cent, where the curves by distance end

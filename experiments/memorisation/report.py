@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.matched import LABELS, count_params
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.models import LABELS, count_params
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import Expectation, Verdict, verdicts_table, what_failed
 from experiments.memorisation import plots
 from experiments.memorisation.config import Config
 from experiments.memorisation.interactive import interactive_page
 from experiments.memorisation.results import Chosen, Traced
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, show
-from experiments.verdicts import Line, Verdict, verdicts_table, what_failed
 
 CLAIM = (
     "Models with similar bits per character can use their context in different ways. The page "
@@ -31,8 +31,10 @@ CAPTIONS = {
     "reach": "Share of the gradient by distance, a mean over the second halves of all passages; "
     "right: what comes from further back than a distance.",
 }
-CAUSAL = Line("1 nothing depends on what comes later", "no gradient to the character itself or on")
-HIDDEN = Line(
+CAUSAL = Expectation(
+    "1 nothing depends on what comes later", "no gradient to the character itself or on"
+)
+HIDDEN = Expectation(
     "2 similar scores, other uses of context",
     f"two models within {NEAR_BITS:g} bits of each other whose share of gradient from more than "
     f"{FAR} characters back differs by a factor of {RATIO:g}",

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.memory.config import Config
 from experiments.memory.counting import (
     Counted,
@@ -18,7 +19,6 @@ from experiments.memory.networks import LABELS
 from experiments.memory.report import report
 from experiments.memory.rounded import Bottleneck
 from experiments.memory.training import Rows, train
-from experiments.progress import progress_bar
 from jaxrnn.diagnostics import state_capacity_bits
 
 __all__ = ["Config", "measure", "report"]

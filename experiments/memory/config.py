@@ -3,15 +3,15 @@
 import dataclasses
 from pathlib import Path
 
-from experiments.memory.networks import MIXERS
-from experiments.memory.tasks import NUM_KEPT, TASKS
-from experiments.options import (
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,
     require_positive,
     require_seed,
 )
+from experiments.memory.networks import MIXERS
+from experiments.memory.tasks import NUM_KEPT, TASKS
 
 UPDATES_PER_CALL = 25
 

@@ -9,11 +9,11 @@ tables.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from experiments.frame.verdicts import Expectation, Verdict
 from experiments.memory.config import Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
 from experiments.memory.networks import LABELS
 from experiments.memory.training import Trained
-from experiments.verdicts import Line, Verdict
 
 LEARNT, HOLDS, HELP = 0.95, 0.9, 0.1
 
@@ -68,25 +68,25 @@ NONLINEAR = ("gru", "lstm", "slstm")
 POSITIVE = ("min_gru", "mamba", "mlstm", "positive")
 TWINS = ("signed", "positive")
 
-COUNTING = Line(
+COUNTING = Expectation(
     "the counting bound",
     "no rounded cell has more than 2^(p H) states or gives back more bits than the bound allows",
 )
-REGISTER = Line(
+REGISTER = Expectation(
     "the bound is reached", "a shift register of p H bits has 2^min(n, p H) states at every n"
 )
-PARITY_BIT = Line(
+PARITY_BIT = Expectation(
     "one bit is enough for parity", "a carry of one bool answers for all histories, with 2 states"
 )
-LEARN_PARITY = Line(
+LEARN_PARITY = Expectation(
     "GRU, LSTM and sLSTM learn parity and extrapolate",
     f"at least {LEARNT:.0%} right where it was learnt, {HOLDS:.0%} on the longest rows",
 )
-POSITIVE_FAIL = Line(
+POSITIVE_FAIL = Expectation(
     "linear models with positive eigenvalues do not extrapolate",
     f"minGRU, Mamba, mLSTM and eigenvalues in (0, 1): below {HOLDS:.0%} on the longest rows",
 )
-SIGNS_HELP = Line(
+SIGNS_HELP = Expectation(
     "eigenvalues in (-1, 1) help",
     "on all rows longer than learnt from more right than with (0, 1), all else equal, and "
     f"{HELP:.0%} more on the longest",

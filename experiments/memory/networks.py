@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxrnn as jr
-from experiments import matched
+from experiments.frame import models as matched
 from experiments.memory.tasks import NUM_SYMBOLS, NUM_TOKENS, TOLERANCE, Examples
 from jaxrnn.types import Layer
 
@@ -56,8 +56,8 @@ def make_network(model: str, num_params: int, num_blocks: int) -> Network:
 def loss_and_right(outputs: Any, examples: Examples, is_number: Any) -> tuple[Any, Any]:
     """The mean loss over the answers due, and bool `[..., T]`, which of them are right."""
     logits, numbers = outputs[..., :NUM_SYMBOLS], outputs[..., NUM_SYMBOLS:]
-    by_class = jr.categorical_loss(logits, examples.labels, examples.due)
-    by_square = jr.squared_loss(numbers, examples.sums[..., None], examples.due)
+    by_class = jr.cross_entropy(logits, examples.labels, examples.due)
+    by_square = jr.squared_error(numbers, examples.sums[..., None], examples.due)
     losses = jnp.where(is_number, by_square, by_class)
     right = jnp.where(
         is_number,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.figures import PALETTE, figure, line_styles
+from experiments.frame.figures import PALETTE, figure, line_styles
 from experiments.memory.config import Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
 from experiments.memory.networks import LABELS, MIXERS

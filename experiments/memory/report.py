@@ -5,6 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
 from experiments.memory import plots
 from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.counting import Counted, most_bits_right, most_states
@@ -12,10 +16,6 @@ from experiments.memory.expected import CLAIMS, UNKNOWN, Judged, judge, verdicts
 from experiments.memory.networks import LABELS
 from experiments.memory.tasks import TASKS
 from experiments.memory.training import Trained
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, show
-from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "Parity of a binary history needs one bit of state; to give the history back, a state of H "

@@ -10,8 +10,8 @@ import optax
 from jax import lax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter
 from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.counting import Counted, all_histories, as_codes, count
 from jaxrnn.types import Cell
@@ -47,7 +47,7 @@ def rounded(cell: Cell, rounding: Rounding) -> Cell:
         h = h + lax.stop_gradient(middle - h)
         return carry._replace(h=jnp.where(rounding.kept, h, 0))
 
-    return cell._replace(advance=advance, split=None)
+    return cell._replace(advance=advance)
 
 
 def to_levels(h: Any, levels: Any) -> Any:

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import optax
 
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter, failed_rows
-from experiments.matched import count_params
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter, failed_rows
+from experiments.frame.models import count_params
 from experiments.memory.config import UPDATES_PER_CALL, Config
 from experiments.memory.networks import loss_and_right, make_network
 from experiments.memory.tasks import TASKS, Examples, make_examples

@@ -1,6 +1,6 @@
-"""Forecasts of a trained model: from the truth at every step, and from its own forecasts."""
+"""Forecasts from the truth and from own forecasts, their errors, and how sure a difference is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.minimal.training import Setting, make_model, outputs
+from experiments.frame.stats import Interval, bootstrap
+from experiments.minimal.baselines import Baseline, one_step_errors
+from experiments.minimal.task import Task, scale
+from experiments.minimal.train import Setting, make_model, outputs
+
+BLOCK, RESAMPLES = 3, 4000  # months that are drawn together, and how often
 
 Free = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -83,3 +88,67 @@ def make_forecasts(
         leaked=int((~same).sum()),
         forced_sees=not np.array_equal(forced, one_step(without_truth), equal_nan=True),
     )
+
+
+class Entry(NamedTuple):
+    """One model or baseline.
+
+    Attributes:
+        name: What it is called.
+        chosen: What was chosen for it on the validation months.
+        one_step: `[S, E, N]`, errors in the test months, each forecast from the truth before it.
+        levels: `[S, E, O, H]`, errors of the level so many months after the origin; None for a
+            model that was not run freely.
+    """
+
+    name: str
+    chosen: str
+    one_step: np.ndarray
+    levels: np.ndarray | None
+
+
+def run_freely(entries: Sequence[Entry]) -> list[tuple[Entry, np.ndarray]]:
+    """The entries that have errors of the level, each with the errors."""
+    return [(entry, entry.levels) for entry in entries if entry.levels is not None]
+
+
+def model_entry(
+    name: str, chosen: str, task: Task, one_step: np.ndarray, forecasts: Forecasts | None
+) -> Entry:
+    """The errors of a model whose forecasts are in units of `scale` before the test."""
+    truth = task.changes / scale(task.changes, task.test_from)
+    errors = np.abs(one_step - truth[:, 1:])[..., task.test_from - 1 :]
+    levels = None
+    if forecasts is not None:
+        levels = level_errors(forecasts.free, truth, forecasts.origins)
+    return Entry(name, chosen, errors, levels)
+
+
+def baseline_entry(baseline: Baseline, task: Task, origins: np.ndarray, horizon: int) -> Entry:
+    """The errors of a baseline, as of one seed."""
+    unit = scale(task.changes, task.test_from)
+    errors = one_step_errors(baseline.forecast, task, task.test_from, task.changes.shape[1])
+    free = [baseline.forecast(task.changes[:, :origin], horizon) / unit for origin in origins]
+    levels = level_errors(np.stack(free, axis=1), task.changes / unit, origins)
+    return Entry(baseline.name, baseline.chosen, errors[None], levels[None])
+
+
+def level_errors(forecasts: np.ndarray, truth: np.ndarray, origins: np.ndarray) -> np.ndarray:
+    """Absolute errors of the sums of changes since the origin, `[..., E, O, H]`."""
+    months = origins[:, None] + np.arange(forecasts.shape[-1])
+    return np.abs(np.cumsum(forecasts - truth[:, months], axis=-1))
+
+
+def change_errors(forecasts: np.ndarray, truth: np.ndarray, origins: np.ndarray) -> np.ndarray:
+    """Absolute errors of the changes themselves, `[..., E, O, H]`."""
+    months = origins[:, None] + np.arange(forecasts.shape[-1])
+    return np.abs(forecasts - truth[:, months])
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> Interval:
+    """The mean of `one - other`, errors `[S, E, N]`, with an interval over blocks of months.
+
+    Months are what is drawn: industries move together, and seeds share the data.
+    """
+    by_month = one.mean(axis=(0, 1)) - other.mean(axis=(0, 1))
+    return bootstrap(by_month, resamples=RESAMPLES, block=BLOCK)

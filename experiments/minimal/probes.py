@@ -1,4 +1,7 @@
-"""What padding and boundaries do to a trained model; the probes see functions, never the model."""
+"""What padding and boundaries do to a trained model, and whether training sees what is hidden.
+
+The probes see functions, never the model.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.minimal.training import Setting, make_model
+from experiments.minimal.baselines import make_baselines
+from experiments.minimal.task import Task, scaled_changes, training_changes
+from experiments.minimal.train import Setting, make_model
 
 
 class PaddingProbe(NamedTuple):
@@ -49,7 +54,7 @@ def padding_runner(setting: Setting, params: Any) -> Callable[[Any, Any], Any]:
 
 
 def probe_padding(run: Callable[[Any, Any], Any], series: np.ndarray, seed: int) -> PaddingProbe:
-    """Puts zeros, large numbers and NaN behind, and in the middle of, series `[B, T]`."""
+    """Puts zeros, large numbers and NaN after, and in the middle of, series `[B, T]`."""
     generator = np.random.default_rng(seed)
     batch, num_steps = series.shape
     mask = np.arange(num_steps) < generator.integers(num_steps // 2, num_steps, (batch, 1))
@@ -147,3 +152,34 @@ def _shifted(xs, reset):
 
 def _difference(one, other):
     return float(jnp.abs(one - other).max() / jnp.abs(other).max())
+
+
+def changed_by_what_is_hidden(task: Task) -> list[str]:
+    """What of the training changes when the test months and the industries held out are others.
+
+    Names of the parts that changed; nothing when the split is right.
+    """
+    hidden = np.ones_like(task.changes, bool)
+    hidden[task.is_training, : task.test_from] = False
+    noise = 100 * np.random.default_rng(0).normal(size=task.changes.shape)
+    other = task._replace(changes=np.where(hidden, noise, task.changes))
+    changed = [
+        name
+        for name, part in _learned_from(task).items()
+        if not np.array_equal(part, _learned_from(other)[name])
+    ]
+    past = task.changes[task.is_training, : task.test_from]
+    for one, two in zip(make_baselines(task), make_baselines(other), strict=True):
+        same = np.array_equal(one.forecast(past, 2), two.forecast(past, 2))
+        if one.chosen != two.chosen or not same:
+            changed.append(one.name)
+    return changed
+
+
+def _learned_from(task: Task) -> dict[str, np.ndarray]:
+    chosen_by = scaled_changes(task, task.validation_from)[task.is_training, : task.test_from]
+    return {
+        "series to train on": training_changes(task, task.test_from),
+        "series to train on for the choice": training_changes(task, task.validation_from),
+        "series to choose by": chosen_by,
+    }

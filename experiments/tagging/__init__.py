@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.checkpoints import Checkpoints
 from experiments.data.source import digest
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.tagging.baselines import CONTEXT, character_only, last_characters, majority
 from experiments.tagging.config import Config
 from experiments.tagging.layouts import compare

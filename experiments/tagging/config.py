@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from experiments.options import require, require_counts, require_positive, require_seed
+from experiments.frame.options import require, require_counts, require_positive, require_seed
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from experiments.frame.timing import interleaved_seconds
 from experiments.tagging.config import Config
 from experiments.tagging.model import initial_params, make_loss, make_model
 from experiments.tagging.results import Layouts
@@ -21,7 +22,6 @@ from experiments.tagging.task import (
     packed_rows,
     padded_rows,
 )
-from experiments.timing import interleaved_seconds
 
 PACKED, PADDED, BUCKETED = "packed", "padded", "padded in buckets"
 NUM_BUCKETS = 4

@@ -7,7 +7,7 @@ import jax
 
 import jaxrnn as jr
 from experiments.data.source import CLASSES, NUM_CHARACTERS
-from experiments.matched import matched_width
+from experiments.frame.models import matched_width
 from experiments.tagging.config import Config
 from experiments.tagging.task import Rows
 
@@ -39,7 +39,7 @@ def make_loss(model: jr.Layer) -> Callable[[Any, Rows], Any]:
     logits = make_logits(model)
 
     def loss(params, rows):
-        losses = jr.categorical_loss(logits(params, rows), rows.labels, rows.mask)
+        losses = jr.cross_entropy(logits(params, rows), rows.labels, rows.mask)
         return jr.mean_over_steps(losses, rows.mask, empty=0.0)
 
     return loss

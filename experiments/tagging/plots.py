@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from experiments.data.source import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
-from experiments.figures import PALETTE, figure, line_styles
+from experiments.frame.figures import PALETTE, figure, line_styles
 from experiments.tagging.model import DIRECTIONS
 from experiments.tagging.results import Baselines, Layouts, Tagged, Truth, confusion
 from experiments.tagging.verdicts import recall

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from experiments.data.source import CLASSES
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread, median_and_quartiles
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table
 from experiments.tagging import plots
 from experiments.tagging.config import Config
 from experiments.tagging.model import DIRECTIONS
@@ -23,8 +25,6 @@ from experiments.tagging.results import (
     of_kind,
 )
 from experiments.tagging.verdicts import good_seeds, verdicts
-from experiments.timing import median_and_quartiles
-from experiments.verdicts import verdict_rows, verdicts_table
 
 CLAIM = (
     "A label for every step: which class of token does each character of Python source belong to? "

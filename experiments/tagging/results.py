@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.data.source import CLASSES
-from experiments.fitting import Fitted
+from experiments.frame.fitting import Fitted
 from experiments.tagging.task import Paragraph
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter
 from experiments.tagging.config import Config
 from experiments.tagging.model import initial_params, make_logits, make_loss, make_model
 from experiments.tagging.results import Tagged

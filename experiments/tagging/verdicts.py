@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from experiments.data.source import KEYWORD
+from experiments.frame.verdicts import Expectation, Verdict
 from experiments.tagging.layouts import PACKED, PADDED
 from experiments.tagging.model import DIRECTIONS
 from experiments.tagging.results import Baselines, Layouts, Tagged, Truth, of_kind
-from experiments.verdicts import Line, Verdict
 
 TOLERANCE = 1e-5
 TRAJECTORY = 1e-3
@@ -17,19 +17,19 @@ HELPED, UNHELPED = 10.0, 2.0  # points at the first and the last character of a 
 LONG = 3  # characters of a keyword that has a beginning and an end
 
 
-FUTURE = Line("the future helps", "the worst bidirectional seed beats the best forward one")
-WHERE = Line(
+FUTURE = Expectation("the future helps", "the worst bidirectional seed beats the best forward one")
+WHERE = Expectation(
     "it helps where a token begins",
     f"keywords of {LONG} characters or more: at the first one {HELPED:g} points or more, at the "
     f"last one {UNHELPED:g} or less",
 )
-MEMORY = Line("memory helps", "every forward seed beats the best of the counted baselines")
-SAME = Line(
+MEMORY = Expectation("memory helps", "every forward seed beats the best of the counted baselines")
+SAME = Expectation(
     "packed is padded",
     f"gradients within {TOLERANCE:g} of the largest number, losses of both trainings within "
     f"{TRAJECTORY:g}",
 )
-FASTER = Line(
+FASTER = Expectation(
     "packed is faster", "more real characters a processor second than padded, in every round"
 )
 POINTS = (FUTURE, WHERE, MEMORY, SAME, FASTER)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from experiments.checkpoints import Checkpoints
-from experiments.progress import progress_bar
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.progress import progress_bar
 from experiments.translate.answers import make_answerer
 from experiments.translate.config import UPDATES_PER_EPOCH, Config
 from experiments.translate.model import matched_widths

@@ -45,7 +45,7 @@ def make_answerer(kind: str, width: int) -> Callable[[Any, np.ndarray, Pairs], A
         model = make_model(kind, width, kept)
         start = jnp.full((len(sources), 1), START, jnp.int32)
         return model.generate(
-            params, sources, start, num_steps, source_mask=sources != PAD, stop=STOP, pad=PAD
+            params, sources, start, num_steps, source_mask=sources != PAD, stop_token=STOP, pad=PAD
         ).tokens
 
     def answer(params, kept, pairs):

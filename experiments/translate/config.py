@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from experiments.data.spelled import LANGUAGES
-from experiments.options import (
+from experiments.frame.options import (
     require,
     require_counts,
     require_each_once,

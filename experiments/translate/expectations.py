@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.data.spelled import Pairs
+from experiments.frame.verdicts import Expectation, Verdict
 from experiments.translate.config import FIXED, REVERSED, Config
 from experiments.translate.maps import ONES_FIRST, order_of_last_digits
 from experiments.translate.model import FIXEDS, WITH_ATTENTION
@@ -19,41 +20,40 @@ from experiments.translate.scores import (
     shortest_half,
     whole_kinds,
 )
-from experiments.verdicts import Line, Verdict
 
 GAP_GROWS, TIES = 5.0, 0.002
 
-LEARNED = Line(
+LEARNED = Expectation(
     "1 attention learns the task",
     "each kind writes at least 80 % of the shorter half right",
 )
-ATTENTION = Line(
+ATTENTION = Expectation(
     "2 attention beats the fixed vector on long sources",
     "in the longest quarter of the lengths in training, each kind of attention above each fixed "
     f"vector beyond doubt ({LEVEL} % interval over numbers)",
 )
-GAP = Line(
+GAP = Expectation(
     "3 the gap grows with the length",
     f"attention minus fixed vector, means of the kinds: at least {GAP_GROWS:g} points in the "
     "longest quarter, and as much more than in the shorter half",
 )
-LONGER = Line(
+LONGER = Expectation(
     "4 attention is better beyond the lengths in training too",
     f"each kind above each fixed vector beyond doubt ({LEVEL} %)",
 )
-REVERSING = Line(
+REVERSING = Expectation(
     "5 reversing the source helps the fixed vector",
     f"over all lengths in training, above the source as it stands beyond doubt ({LEVEL} %)",
 )
-WIDTH = Line(
+WIDTH = Expectation(
     "6 the vector is the bottleneck",
     "the fewer of its units pass, the fewer numbers are right",
 )
-ORDER = Line(
+ORDER = Expectation(
     "7 the map shows the order of words",
     "tens read behind ones in German, in front of them elsewhere (median; each kind)",
 )
-SAME = Line(
+SAME = Expectation(
     "8 written rightly = every token right behind the true prefix",
     f"the same pairs, up to {100 * TIES:g} % for ties in rounding, for every training",
 )
@@ -130,7 +130,7 @@ class Comparison(NamedTuple):
         differences = 100 * (self.exact[one] - self.exact[other])[mask]
         return mean_and_interval(differences, self.pairs.numbers[mask])
 
-    def _all_above(self, line: Line, mask: np.ndarray) -> Verdict:
+    def _all_above(self, line: Expectation, mask: np.ndarray) -> Verdict:
         every = [self.difference(a, f, mask) for a in self.looking for f in self.fixed]
         mean, low, high = min(every, key=lambda one: one[1])
         measured = f"the least difference {mean:+.1f} points [{low:+.1f}, {high:+.1f}]"

@@ -8,7 +8,7 @@ import jax
 
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS
-from experiments.matched import count_params
+from experiments.frame.models import count_params
 from experiments.translate.config import ADDITIVE, DOT, FIXED, REVERSED, Config
 
 FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)
@@ -21,7 +21,7 @@ LABELS: Mapping[str, str] = {
 _SOURCE_FEATURES, _TARGET_FEATURES = 32, 16
 
 
-def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.EncoderDecoder:
+def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.seq2seq.EncoderDecoder:
     """A GRU that reads letters and a GRU that writes digits.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.data.spelled import LANGUAGES, PAD, source_text, target_text
-from experiments.figures import PALETTE, figure, line_styles
+from experiments.frame.figures import PALETTE, figure, line_styles
 from experiments.translate.config import ADDITIVE, DOT, FIXED, KINDS, REVERSED
 from experiments.translate.maps import examples
 from experiments.translate.model import LABELS, WITH_ATTENTION

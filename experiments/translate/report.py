@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from experiments.data.spelled import LANGUAGES, source_text, target_text
-from experiments.page import Page, Picture
-from experiments.run_folder import RunFolder
-from experiments.tables import Table, markdown, mean_and_spread, show
+from experiments.frame.legacy import Page, Picture
+from experiments.frame.run_folder import RunFolder
+from experiments.frame.stats import mean_and_spread
+from experiments.frame.tables import Table, markdown, show
+from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
 from experiments.translate import plots
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.expectations import judged
@@ -21,7 +23,6 @@ from experiments.translate.scores import (
     length_groups,
     whole_kinds,
 )
-from experiments.verdicts import verdict_rows, verdicts_table, what_failed
 
 CLAIM = (
     "A fixed vector between encoder and decoder has to hold all of the source, so its accuracy "

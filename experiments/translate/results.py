@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.data.spelled import PAD
-from experiments.fitting import Fitted
+from experiments.frame.fitting import Fitted
 from experiments.translate.answers import Answers
 from experiments.translate.task import Task
 from experiments.translate.training import Setting

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
 from experiments.data.spelled import PAD, Pairs
-from experiments.fitting import Fitted, Fitter
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted, Fitter
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.model import initial_params, make_model
 from experiments.translate.task import minibatches
@@ -70,7 +70,7 @@ def make_loss(kind: str, width: int) -> Callable[..., Any]:
         rollout = make_model(kind, width, batch["kept"]).teacher_forced(
             params, sources, targets[:, :-1], source_mask=sources != PAD, mask=mask
         )
-        losses = jr.categorical_loss(rollout.outputs, following, mask)
+        losses = jr.cross_entropy(rollout.outputs, following, mask)
         right = rollout.outputs.argmax(-1) == following
         return jr.mean_over_steps(losses, mask), {"right": jr.mean_over_steps(right, mask)}
 

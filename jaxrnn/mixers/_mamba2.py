@@ -187,7 +187,13 @@ def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cel
     checks.positive(head_width, "head_width")
 
     def count_heads(num_inputs):
-        return (num_inputs - 2 * state_size) // (head_width + 1)
+        num_heads, rest = divmod(num_inputs - 2 * state_size, head_width + 1)
+        if num_heads < 1 or rest:
+            raise ValueError(
+                f"num_inputs must be a number of heads times {head_width + 1} plus "
+                f"{2 * state_size}, got {num_inputs}."
+            )
+        return num_heads
 
     def init(key, num_inputs):
         num_heads = count_heads(num_inputs)

@@ -6,8 +6,10 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from experiments import cli
-from experiments.progress import Bar
+from experiments.frame import cli
+from experiments.frame.progress import Bar
+from experiments.frame.report import write_report
+from experiments.frame.run_folder import RunFolder
 
 OPTIONS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
@@ -52,6 +54,20 @@ def stop_after():
 def rows():
     """`path -> rows` of a CSV file."""
     return lambda path: list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """`(report, status="complete") -> folder`: everything that the frame writes of a report."""
+
+    def write(report, status="complete"):
+        run = {"status": status, "seconds": 1.5, "environment": {"versions": {"jax": "0.10.2"}}}
+        run["options"] = {"seeds": 3, "models": ("gru", "lstm"), "out": None}
+        with RunFolder.create("name", tmp_path / "run") as folder:
+            write_report("name", report, run, folder)
+            return folder.keep()
+
+    return write
 
 
 @pytest.fixture

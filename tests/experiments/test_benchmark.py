@@ -9,13 +9,13 @@ import pytest
 from oracles import mapping
 
 import jaxrnn as jr
-from experiments import cli
 from experiments.benchmark import epochs, layers, lengths, linear, streaming, subjects, work
 from experiments.benchmark.measured import Measured
 from experiments.benchmark.ratios import geometric_mean, ratio
 from experiments.benchmark.subjects import ours as our_layers
 from experiments.benchmark.subjects import plain_scan
 from experiments.benchmark.targets import targets
+from experiments.frame import cli
 
 SHAPE = work.Shape(batch=3, steps=5, features=4, units=6)
 

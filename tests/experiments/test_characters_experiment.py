@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import characters, cli
+from experiments import characters
 from experiments.characters import verdicts
 from experiments.characters.config import Config
 from experiments.characters.evaluation import Scored, Written
@@ -15,8 +15,9 @@ from experiments.characters.saved import load, saved_config
 from experiments.characters.training import Trained
 from experiments.characters.writing import DECODINGS, Traits
 from experiments.data.topics import load_topics, make_corpus
-from experiments.errors import ExperimentError
-from experiments.fitting import Fitted
+from experiments.frame import cli
+from experiments.frame.errors import ExperimentError
+from experiments.frame.fitting import Fitted
 
 SMALL = ["--models", "gru", "--epochs", "1", "--parameters", "5000", "--batch-size", "2"]
 SMALL += ["--chunk", "16", "--training-share", "0.2", "--prompts", "2", "--prompt-length", "16"]

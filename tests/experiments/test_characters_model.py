@@ -18,9 +18,9 @@ from experiments.characters.writing import (
     passages,
     write,
 )
-from experiments.checkpoints import Checkpoints
 from experiments.data.topics import ALPHABET, encode
-from experiments.matched import count_params
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.models import count_params
 
 MODEL = Sized("gru", 8, 1)
 TEXTS = ["for x in y:\n    pass\n# 123456789", "while True: pass"]

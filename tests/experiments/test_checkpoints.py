@@ -20,10 +20,10 @@ import optax
 import pytest
 
 import jaxrnn as jr
-from experiments import cli
-from experiments.checkpoints import Checkpoints
-from experiments.errors import ExperimentError
-from experiments.progress import progress_bar
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.errors import ExperimentError
+from experiments.frame.progress import progress_bar
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,7 +182,7 @@ def test_interrupted_and_resumed_it_equals_an_uninterrupted_run(whole, stopped):
 
 
 def test_an_interrupted_run_keeps_a_report_of_what_was_done(stopped):
-    assert names(stopped) == ["checkpoints", "config.json", "report.html"]
+    assert names(stopped) == ["checkpoints", "config.json", "report.html", "summary.md"]
     assert json.loads((stopped / "config.json").read_text())["status"] == "interrupted"
     assert "The run was interrupted" in (stopped / "report.html").read_text()
     assert checkpoint(stopped).name == "10"

@@ -6,8 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import cli
-from experiments.checkpoints import Checkpoints
 from experiments.cost import measure, report
 from experiments.cost.config import Config
 from experiments.cost.expectations import verdicts
@@ -15,7 +13,9 @@ from experiments.cost.formulas import carry_bytes, count_simple
 from experiments.cost.growth import Quantity, curve, exponent
 from experiments.cost.measuring import Counted, Measured
 from experiments.cost.models import MODELS, features_of, model, width_of
-from experiments.run_folder import RunFolder
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.run_folder import RunFolder
 
 CONFIG = Config(
     models=("elman", "elman_end", "elman_sqrt", "attention"),

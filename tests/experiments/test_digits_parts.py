@@ -8,14 +8,15 @@ from jax import lax
 
 import jaxrnn as jr
 from experiments.data import digits as data
-from experiments.digits import claims
+from experiments.digits import expect
 from experiments.digits.baselines import logistic_regression, majority, nearest_digit
 from experiments.digits.config import Config
 from experiments.digits.depth import sequential_depth
+from experiments.digits.measure import Results
 from experiments.digits.model import FAMILIES, make_model
-from experiments.digits.results import Counted, Growth, Reach
+from experiments.digits.probes import Counted, Growth, Reach
 from experiments.digits.task import ORDERS, make_split, make_tasks
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +130,19 @@ def measured(depth=16.0, carry=1.0, early=0.1, exponent=1.0, name="gru"):
     sensitivity = np.ones((2, 64))
     sensitivity[:, :16] = early
     seconds = {32: np.ones(3), 64: np.full(3, 2.0**exponent)}
-    work = {64: 1.0, 1024: 1.0}
     depths = {64: 10, 1024: int(10 * depth)}
-    return [
-        Counted(name, depths, depths, {64: 8, 16384: int(8 * carry)}, work),
-        Reach(name, sensitivity),
-        Growth(8, {name: seconds}, {name: {32: 1, 64: 1}}),
-    ]
+    counted = Counted(name, depths, depths, {64: 8, 16384: int(8 * carry)}, {64: 1.0, 1024: 1.0})
+    growth = Growth(8, {name: seconds}, {name: {32: 1, 64: 1}})
+    return Results((), None, (), (counted,), (Reach(name, sensitivity),), None, growth)
 
 
 def words(results, family="RNN"):
-    return [one.verdict for one in claims.judge(results) if one.claim.family == family]
+    return [one.word for one in expect.judged(results) if f", {family}:" in one.point]
 
 
 def test_claims_hold_and_fail():
     assert words(measured()) == ["pass"] * 4
-    assert words([]) == ["not run"] * 4
+    assert words(Results((), None)) == ["not run"] * 4
     assert words(measured(depth=2)) == ["FAIL", "pass", "pass", "pass"]
     assert words(measured(carry=4)) == ["pass", "FAIL", "pass", "pass"]
     assert words(measured(early=0.9)) == ["pass", "pass", "FAIL", "pass"]
@@ -156,5 +154,6 @@ def test_claims_hold_and_fail():
 
 
 def test_a_claim_names_the_exceptions():
-    one = claims.judge([*measured(), *measured(depth=2, name="lstm")])[0]
-    assert one.verdict == "FAIL" and one.measured == "LSTM: depth x 2.0"
+    one, other = measured(), measured(depth=2, name="lstm")
+    verdict = expect.judged(one._replace(counted=one.counted + other.counted))[0]
+    assert verdict.word == "FAIL" and verdict.measured == "LSTM: depth x 2.0"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.data import employment
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 
 
 @pytest.fixture(scope="module")

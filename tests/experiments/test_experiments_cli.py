@@ -6,50 +6,47 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from experiments import cli
-from experiments.errors import ExperimentError
-from experiments.progress import progress_bar
+from experiments.frame import cli
+from experiments.frame.options import Count, Options
+from experiments.frame.progress import progress_bar
+from experiments.frame.report import Report
+from experiments.frame.run_folder import RunFolder
+
+FILES = ["config.json", "report.html", "results.csv", "summary.md"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Options):
     """A small experiment."""
 
-    rounds: int = 3
+    QUICK = {"rounds": 1}
+
+    rounds: Count = 3
     """How many results."""
-    out: Path | None = None
-    """Where to."""
-    quick: bool = False
-    """Fewer."""
-
-    @classmethod
-    def quick_form(cls):
-        return cls(rounds=1, quick=True)
-
-    def check(self):
-        if self.rounds < 1:
-            raise ExperimentError(f"--rounds must be at least 1, got {self.rounds}")
 
 
 def measure(config):
-    yield from range(config.rounds)
+    for number in range(config.rounds):
+        yield [*range(number + 1)]
 
 
-def report(config, results, folder):
-    folder.write_csv("results.csv", [{"number": number} for number in results])
+def report(config, results):
+    return Report("It counts.", files={"results.csv": [{"number": one} for one in results]})
 
 
 @pytest.fixture
 def fake(monkeypatch, tmp_path):
     """An experiment called `fake`, in an empty working directory."""
     module = SimpleNamespace(Config=Config, measure=measure, report=report)
+    monkeypatch.setitem(cli.GROUPS, "Fakes", {"fake": "Fake."})
     monkeypatch.setitem(cli.EXPERIMENTS, "fake", "Fake.")
-    monkeypatch.setitem(sys.modules, "experiments.fake", module)
+    monkeypatch.setitem(sys.modules, "experiments.fake", SimpleNamespace())
+    for part in ("config", "measure", "report"):
+        monkeypatch.setitem(sys.modules, f"experiments.fake.{part}", module)
     monkeypatch.chdir(tmp_path)
     return module
 
@@ -69,13 +66,15 @@ def test_without_a_name_it_lists_the_experiments(capsys):
     out = capsys.readouterr().out
     for name, line in cli.EXPERIMENTS.items():
         assert any(name in row and line in row for row in out.splitlines())
+    titles = [row for row in out.splitlines() if row in cli.GROUPS]
+    assert titles == list(cli.GROUPS) and titles[0] == "Start here"
 
 
 @pytest.mark.parametrize("name", list(cli.EXPERIMENTS))
 def test_help_explains_every_option(name, capsys):
     assert cli.main([name, "--help"]) == 0
     out = capsys.readouterr().out
-    config = importlib.import_module(f"experiments.{name}").Config
+    config = cli._load(name).Config
     for field in dataclasses.fields(config):
         assert f"--{field.name.replace('_', '-')}" in out
 
@@ -123,11 +122,11 @@ def test_missing_extras_are_named(fake, capsys, monkeypatch):
 
 def test_a_run_writes_config_and_results(fake, tmp_path):
     assert cli.main(["fake", "--rounds", "2", "--out", "deep/run"]) == 0
-    assert everything_in(tmp_path / "deep") == ["run", "run/config.json", "run/results.csv"]
+    assert everything_in(tmp_path / "deep") == ["run", *(f"run/{name}" for name in FILES)]
     assert (tmp_path / "deep/run/results.csv").read_text() == "number\n0\n1\n"
     config = json.loads((tmp_path / "deep/run/config.json").read_text())
     assert config["status"] == "complete"
-    assert config["options"] == {"rounds": 2, "out": "deep/run", "quick": False}
+    assert config["options"] == {"out": "deep/run", "quick": False, "rounds": 2}
     assert {"jax", "jaxlib", "numpy", "jaxrnn"} <= set(config["environment"]["versions"])
     assert config["environment"]["platform"]
 
@@ -145,9 +144,7 @@ def test_runs_of_the_same_second_stand_side_by_side(fake, tmp_path):
         assert cli.main(["fake"]) == 0
     runs = list((tmp_path / "runs" / "fake").iterdir())
     assert len(runs) == 3
-    assert all(
-        sorted(p.name for p in run.iterdir()) == ["config.json", "results.csv"] for run in runs
-    )
+    assert all(everything_in(run) == FILES for run in runs)
 
 
 def test_a_folder_with_something_in_it_is_refused_before_any_work(fake, capsys, tmp_path):
@@ -163,14 +160,14 @@ def test_a_folder_with_something_in_it_is_refused_before_any_work(fake, capsys, 
 def test_an_empty_folder_is_taken(fake, tmp_path):
     (tmp_path / "run").mkdir()
     assert cli.main(["fake", "--out", "run"]) == 0
-    assert everything_in(tmp_path) == ["run", "run/config.json", "run/results.csv"]
+    assert everything_in(tmp_path / "run") == FILES
 
 
 def test_a_folder_filled_during_the_run_is_left_alone(fake, tmp_path):
     def measure_while_another_run_ends(config):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "results.csv").write_text("mine")
-        yield 0
+        yield [0]
 
     fake.measure = measure_while_another_run_ends
     assert cli.main(["fake", "--out", "run"]) == 0
@@ -193,12 +190,12 @@ def test_a_folder_without_permission_is_one_line(fake, capsys, tmp_path):
     assert "Permission denied" in one_line(capsys)
 
 
-def test_a_disk_that_fails_while_writing_leaves_nothing(fake, capsys, tmp_path):
-    def fail(config, results, folder):
-        folder.write_text("summary.md", "half")
+def test_a_disk_that_fails_while_writing_leaves_nothing(fake, capsys, tmp_path, monkeypatch):
+    def fail(folder, name, text):
+        assert everything_in(tmp_path)
         raise OSError(28, "No space left on device")
 
-    fake.report = fail
+    monkeypatch.setattr(RunFolder, "write_text", fail)
     assert cli.main(["fake", "--out", "run"]) == 2
     assert "No space left on device" in one_line(capsys)
     assert everything_in(tmp_path) == []
@@ -208,10 +205,10 @@ def test_an_interrupt_keeps_what_was_done(fake, capsys, tmp_path):
     def interrupted(config):
         with progress_bar(total=2) as bar:
             bar.advance()
-            yield "first"
+            yield ["first"]
             os.kill(os.getpid(), signal.SIGINT)
             bar.advance()
-            yield "second"
+            yield ["first", "second"]
 
     fake.measure = interrupted
     assert cli.main(["fake", "--out", "run"]) == 130

@@ -7,9 +7,10 @@ import optax
 import pytest
 
 import jaxrnn as jr
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitter
-from experiments.matched import LABELS, MIXERS, count_params, matched_width
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter
+from experiments.frame.models import LABELS, MIXERS, count_params, matched_width
+from experiments.frame.trainings import Training
 
 
 def loss_fn(params, batch, key):
@@ -49,6 +50,62 @@ def test_it_learns_and_says_when_it_fails(tmp_path):
     assert good.num_params == 1
 
 
+def test_seeds_side_by_side_are_each_as_if_alone(tmp_path):
+    def of_seeds(folder, num_epochs, **options):
+        fitter = Fitter(lambda p, b, key: loss_fn(p, b, jax.random.key(0)), optax.sgd(0.1), score)
+        params = {"w": jnp.array([1.0, jnp.inf, 2.0])}
+        seeds = [lambda epoch, seed=seed: batches(epoch + 100 * seed) for seed in range(3)]
+        checkpoints = Checkpoints(folder, {})
+        alone = [
+            fitter.fit(f"{seed}", {"w": params["w"][seed]}, one, num_epochs, checkpoints)
+            for seed, one in enumerate(seeds)
+        ]
+        together = fitter.fit_seeds(
+            "all", params, lambda e: jnp.stack([one(e) for one in seeds]), num_epochs, checkpoints
+        )
+        return alone, together
+
+    def score(params):
+        return {"w": params["w"]}
+
+    alone, together = of_seeds(tmp_path, 3)
+    assert together.failed.tolist() == [False, True, False] and together.num_params == 1
+    for seed, one in enumerate(alone):
+        assert one.failed == together.failed[seed]
+        for name, values in one.history.items():
+            np.testing.assert_allclose(together.history[name][seed], values, rtol=1e-5)
+    assert together.history["loss"].shape == (3, 3, 4) and together.history["w"].shape == (3, 3)
+    assert together.of_updates()["loss"].shape == (3, 12) and "w" not in together.of_updates()
+    assert together.of_epochs()["loss"].shape == together.of_epochs()["w"].shape == (3, 3)
+    np.testing.assert_array_equal(together.last("loss"), together.history["loss"][:, -1, -1])
+    assert together.of_good_seeds(together.params)["w"].shape == (2,)
+    resumed = of_seeds(tmp_path, 4)[1]
+    np.testing.assert_array_equal(resumed.history["loss"][:, :3], together.history["loss"])
+
+
+def test_a_training_is_a_row_a_seed_and_a_row_an_update(tmp_path):
+    fitted = fit(tmp_path, 2, start=jnp.inf)
+    training = Training({"model": "gru"}, [3], fitted, {"score": np.array([0.5]), "kind": "a"})
+    [row] = training.result_rows()
+    named = {"model": "gru", "seed": 3, "status": "failed", "num_params": 1}
+    assert row == named | {"score": 0.5, "kind": "a"}
+    rows = list(training.update_rows())
+    assert [(row["epoch"], row["update"]) for row in rows] == [
+        *((1, update) for update in (1, 2, 3, 4)),
+        *((2, update) for update in (5, 6, 7, 8)),
+    ]
+    assert {"loss", "w"} <= set(rows[0])
+    [sentence] = training.failed()
+    assert sentence == "gru: 1 of 1 seeds had a number that is not finite, and are in no mean."
+    assert list(training._replace(fitted=fit(tmp_path / "good", 2)).failed()) == []
+
+
+def test_some_seeds_of_all(tmp_path):
+    fitted = fit(tmp_path, 2).with_seeds()
+    assert fitted.with_seeds() is fitted and fitted.history["loss"].shape == (1, 2, 4)
+    assert fitted.only(slice(0, 0)).history["w"].shape == (0, 2)
+
+
 def test_count_params_counts_complex_numbers_twice():
     assert count_params({"a": jnp.zeros((2, 3)), "b": jnp.zeros(4, complex)}) == 14
 
@@ -63,7 +120,7 @@ def test_matched_width_is_the_nearest():
 
 
 def test_every_mixer_can_be_matched():
-    assert list(LABELS) == list(MIXERS)
+    assert set(MIXERS) <= set(LABELS)
     for mixer in MIXERS.values():
 
         def make(width, mixer=mixer):

@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from experiments import cli
-from experiments.checkpoints import Checkpoints
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.legacy import html_page
+from experiments.frame.run_folder import RunFolder
 from experiments.gradients import measure, report
 from experiments.gradients.config import Config
 from experiments.gradients.expectations import verdicts
@@ -17,8 +19,6 @@ from experiments.gradients.recall import Clipped, Recalled, train_truncated
 from experiments.gradients.sweep import Swept
 from experiments.gradients.warning import Warned
 from experiments.gradients.worked import Worked
-from experiments.page import html_page
-from experiments.run_folder import RunFolder
 
 CONFIG = Config(
     num_units=4,

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import cli
+from experiments.frame import cli
+from experiments.frame.timing import interleaved_seconds
 from experiments.linear_scan import SCANS
-from experiments.timing import interleaved_seconds
 
 
 def test_the_subjects_solve_the_same_recurrence():

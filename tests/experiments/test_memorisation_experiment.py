@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from experiments import cli, memorisation
+from experiments import memorisation
 from experiments.characters import Config as Training
 from experiments.characters.model import Sized, sized
 from experiments.characters.saved import save
 from experiments.characters.text import stream_of
 from experiments.characters.training import Trained
 from experiments.data.topics import load_topics, make_corpus
-from experiments.fitting import Fitted
+from experiments.frame import cli
+from experiments.frame.fitting import Fitted
+from experiments.frame.run_folder import RunFolder
 from experiments.memorisation.config import MIXERS, Config
 from experiments.memorisation.connections import Connections, connect
 from experiments.memorisation.report import report, verdicts
 from experiments.memorisation.results import Chosen, Traced
-from experiments.run_folder import RunFolder
 
 TOPICS = {name: text[:600] for name, text in list(load_topics().items())[:12]}
 TRAINING = Training(parameters=5_000, modes=("carried",), held_out=0.4)

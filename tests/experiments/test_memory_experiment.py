@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import cli
+from experiments.frame import cli
 from experiments.memory.config import Config
 from experiments.memory.expected import CLAIMS, LINES, Claim, judge, verdicts
 from experiments.memory.networks import MIXERS, make_network
@@ -106,7 +106,7 @@ def test_only_answers_in_the_later_half_count_for_a_length():
 def test_the_models_are_the_ten_and_two_twins_and_of_one_size():
     import jax
 
-    from experiments.matched import count_params
+    from experiments.frame.models import count_params
 
     assert set(MIXERS) == {*CLAIMS["parity"]} and len(MIXERS) == 12
     for model in MIXERS:

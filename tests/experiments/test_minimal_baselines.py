@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.data.employment import INDUSTRIES, load_employment
-from experiments.minimal import baselines, comparison, leakage
+from experiments.minimal import baselines, forecasts, probes
 from experiments.minimal.task import (
     HELD_OUT,
     Task,
@@ -38,7 +38,7 @@ def test_the_scale_is_the_mean_absolute_change_before_the_cut():
 
 
 def test_training_depends_on_nothing_that_is_tested_on(task):
-    assert leakage.changed_by_what_is_hidden(task) == []
+    assert probes.changed_by_what_is_hidden(task) == []
 
 
 def test_a_scale_of_all_months_is_caught(task, monkeypatch):
@@ -46,8 +46,8 @@ def test_a_scale_of_all_months_is_caught(task, monkeypatch):
         seen = task.changes[task.is_training]
         return seen[:, :until] / np.abs(seen).mean(axis=1, keepdims=True)
 
-    monkeypatch.setattr(leakage, "training_changes", leaking)
-    assert "series to train on" in leakage.changed_by_what_is_hidden(task)
+    monkeypatch.setattr(probes, "training_changes", leaking)
+    assert "series to train on" in probes.changed_by_what_is_hidden(task)
 
 
 def test_training_on_an_industry_held_out_is_caught(task, monkeypatch):
@@ -55,7 +55,7 @@ def test_training_on_an_industry_held_out_is_caught(task, monkeypatch):
         return task.changes[:, :until]
 
     monkeypatch.setattr(baselines, "training_changes", leaking)
-    assert leakage.changed_by_what_is_hidden(task) == ["autoregression"]
+    assert probes.changed_by_what_is_hidden(task) == ["autoregression"]
 
 
 def test_choosing_by_test_months_is_caught(task, monkeypatch):
@@ -65,7 +65,7 @@ def test_choosing_by_test_months_is_caught(task, monkeypatch):
         return one_step_errors(forecast, task, task.test_from, task.changes.shape[1])
 
     monkeypatch.setattr(baselines, "one_step_errors", leaking)
-    assert leakage.changed_by_what_is_hidden(task)
+    assert probes.changed_by_what_is_hidden(task)
 
 
 PAST = np.array([[*range(1, 15)]], float)  # changes of 1, 2, …, 14
@@ -144,15 +144,15 @@ def test_what_is_open_is_chosen_on_the_validation_months(task):
 def test_errors_of_levels_are_those_of_sums():
     truth = np.array([[0.0, 1.0, 2.0, 3.0]])
     origins = np.array([1, 2])
-    forecasts = np.array([[[2.0, 0.0], [2.0, 4.0]]])
-    assert comparison.level_errors(forecasts, truth, origins).tolist() == [[[1, 1], [0, 1]]]
-    assert comparison.change_errors(forecasts, truth, origins).tolist() == [[[1, 2], [0, 1]]]
+    made = np.array([[[2.0, 0.0], [2.0, 4.0]]])
+    assert forecasts.level_errors(made, truth, origins).tolist() == [[[1, 1], [0, 1]]]
+    assert forecasts.change_errors(made, truth, origins).tolist() == [[[1, 2], [0, 1]]]
 
 
 def test_an_interval_holds_the_mean_and_knows_a_sure_difference():
     generator = np.random.default_rng(0)
     errors = np.abs(generator.normal(size=(2, 15, 36)))
-    sure = comparison.difference(errors, errors + 0.25)
+    sure = forecasts.difference(errors, errors + 0.25)
     assert sure.mean == pytest.approx(-0.25) and sure.low == pytest.approx(sure.high)
-    unsure = comparison.difference(errors, np.abs(generator.normal(size=(1, 15, 36))))
+    unsure = forecasts.difference(errors, np.abs(generator.normal(size=(1, 15, 36))))
     assert unsure.low < unsure.mean < unsure.high and unsure.low < 0 < unsure.high

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from experiments import cli
-from experiments.minimal import choices
+from experiments.frame import cli
 from experiments.minimal.config import Config
-from experiments.minimal.training import Setting
+from experiments.minimal.measure import settings_to_choose_from
+from experiments.minimal.train import Setting
 
 SMALL = ["--seeds", "1", "--updates", "25", "--overfit-updates", "25", "--widths", "4"]
 SMALL += ["--truncations", "120", "--horizon", "2"]
@@ -28,7 +28,7 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
 ):
     whole, stopped, resumed = (tmp_path / name for name in ("whole", "stopped", "resumed"))
     with monkeypatch.context() as patch:
-        stop_after(patch, 2)  # behind the training to choose by
+        stop_after(patch, 2)  # after the training to choose by
         assert run(stopped) == 130
     assert "--resume" in capsys.readouterr().err
     assert words(stopped) == ["FAIL", *5 * ["not run"]]
@@ -53,7 +53,7 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
         ("test", "ok", "False"),
         ("test", "ok", "False"),
     ]
-    assert {row["evaluator"] for row in seeds} == {"sequential"}
+    assert {row["evaluator"] for row in seeds} == {"sequential()"}
     assert len(rows(whole / "metrics.csv")) == 5 * 25
     assert len(rows(whole / "errors.csv")) == 9 * 15 * 36
     report = (whole / "report.html").read_text()
@@ -65,7 +65,7 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
 def test_the_settings_to_choose_from_are_a_cross():
     config = Config(widths=(8, 16, 32), truncations=(1, 6, 120))
     widths, truncations = [(8, 120), (16, 120), (32, 120)], [(16, 1), (16, 6)]
-    assert choices(config) == [Setting(*pair) for pair in widths + truncations]
+    assert settings_to_choose_from(config) == [Setting(*pair) for pair in widths + truncations]
 
 
 @pytest.mark.parametrize(

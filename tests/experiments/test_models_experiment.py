@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 import jaxrnn as jr
-from experiments import cli
-from experiments.catalogue import COMPOSED, MODELS, Sizes
-from experiments.models import multiply_adds
-from experiments.support import accepted_evaluators, support
+from experiments.frame import cli
+from experiments.frame.models import MODELS, Sizes
+from experiments.models import COMPOSED, multiply_adds
+from experiments.models.support import accepted_evaluators, support
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/experiments/models.md"
 
@@ -47,9 +47,8 @@ def test_an_lstm_by_hand():
 
 
 def test_a_layer_that_forgets_masks_and_resets_is_found_out():
-    def careless(params, carry, xs, mask, reset, key):
-        del mask, reset
-        return jr.Rollout(carry + xs.sum(0), carry + xs.cumsum(0))
+    def careless(params, carry, steps, key):
+        return jr.Rollout(carry + steps.xs.sum(0), carry + steps.xs.cumsum(0))
 
     layer = jr.Layer(
         init=lambda key, num_inputs: jnp.zeros(num_inputs),
@@ -59,8 +58,8 @@ def test_a_layer_that_forgets_masks_and_resets_is_found_out():
     )
     assert support(layer) == (True, False, False, True)
     forgetful = layer._replace(
-        unroll=lambda params, carry, xs, mask, reset, key: jr.Rollout(
-            carry, xs + jnp.arange(len(xs))[:, None]
+        unroll=lambda params, carry, steps, key: jr.Rollout(
+            carry, steps.xs + jnp.arange(len(steps.xs))[:, None]
         )
     )
     assert support(forgetful) == (False, False, False, False)

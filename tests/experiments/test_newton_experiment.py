@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from experiments import cli
+from experiments.frame import cli
 from experiments.newton import Solved
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure  # noqa: E402
 
-from experiments import plots  # noqa: E402
+from experiments.frame import plots  # noqa: E402
 
 KEY = jax.random.key(0)
 CELL = jr.elman(3)
@@ -93,7 +93,9 @@ def test_spectral_radius(axes):
 
 
 def test_costs(axes):
-    costs = [jr.cost(CELL, PARAMS, jax.ShapeDtypeStruct((T, 2), jnp.float32)) for T in (8, 16)]
+    costs = [
+        jr.count_cost(CELL, PARAMS, jax.ShapeDtypeStruct((T, 2), jnp.float32)) for T in (8, 16)
+    ]
     plots.draw_cost(axes, (8, 16), {"elman": costs})
     np.testing.assert_allclose(drawn(axes), [each.training_memory / 1024 for each in costs])
     np.testing.assert_allclose(drawn(axes, 1), 3 * 4 / 1024)

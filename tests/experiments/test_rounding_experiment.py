@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from experiments import cli
-from experiments.rounding import errors_along
+from experiments.frame import cli
+from experiments.rounding.measure import errors_along
 
 
 def test_an_error_is_relative_to_the_largest_output_since_half_the_time():
@@ -42,8 +42,8 @@ def test_a_small_run_writes_a_row_for_every_time(tmp_path):
     [
         (["--models", "perceptron"], "--models must be among"),
         (["--num-steps", "1"], "--num-steps must be at least 2, got 1"),
-        (["--width", "12"], "--width must be a multiple of 8, got 12"),
-        (["--num-states", "3"], "--num-states must be even and positive, got 3"),
+        (["--width", "12"], "--width must be a positive multiple of 8, got 12"),
+        (["--state-size", "3"], "--state-size must be even and positive, got 3"),
     ],
 )
 def test_wrong_options_are_named(options, expected, capsys):

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.data import source
 from experiments.data.source import CLASSES, NO_TOKEN, UNKNOWN, label_text, load_sources
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 from experiments.tagging import task
 from experiments.tagging.baselines import character_only, last_characters, majority
 from experiments.tagging.results import confusion, f1_scores, macro_f1

@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import cli, tagging
-from experiments.checkpoints import Checkpoints
-from experiments.fitting import Fitted
-from experiments.page import html_page
-from experiments.run_folder import RunFolder
+from experiments import tagging
+from experiments.frame import cli
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitted
+from experiments.frame.legacy import html_page
+from experiments.frame.run_folder import RunFolder
 from experiments.tagging import layouts, report, task, training, verdicts
 from experiments.tagging.config import Config
 from experiments.tagging.model import initial_params, make_loss, make_model

@@ -20,7 +20,7 @@ from experiments.data.spelled import (
     target_text,
     target_tokens,
 )
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
 from experiments.translate.config import Config
 from experiments.translate.task import make_task, minibatches
 

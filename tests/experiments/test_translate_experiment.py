@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.checkpoints import Checkpoints
 from experiments.data.spelled import PAD, STOP
-from experiments.matched import count_params
-from experiments.page import html_page
-from experiments.run_folder import RunFolder
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.legacy import html_page
+from experiments.frame.models import count_params
+from experiments.frame.run_folder import RunFolder
 from experiments.translate import measure, report
 from experiments.translate.config import KINDS, UPDATES_PER_EPOCH, Config
 from experiments.translate.model import initial_params, matched_widths

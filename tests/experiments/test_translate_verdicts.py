@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.data.spelled import PAD, START, make_pairs
-from experiments.fitting import Fitted
+from experiments.frame.fitting import Fitted
 from experiments.translate.answers import Answers
 from experiments.translate.config import KINDS, Config
 from experiments.translate.expectations import LINES, judged

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.data import vowels
-from experiments.errors import ExperimentError
+from experiments.frame.errors import ExperimentError
+from experiments.vowels.config import Config
+from experiments.vowels.measure import prepare
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +133,11 @@ def test_statistics_count_each_real_step_once_and_no_padding():
 
 
 def test_what_is_scored_sets_no_scale(monkeypatch, splits):
-    from experiments import vowels as experiment
-
     train, test = splits
     changed = test._replace(xs=10 * test.xs + 3)
-    before = experiment.prepare(experiment.Config())
+    before = prepare(Config())
     monkeypatch.setattr(vowels, "load_vowels", lambda: (train, changed))
-    after = experiment.prepare(experiment.Config())
+    after = prepare(Config())
     np.testing.assert_array_equal(after[0].xs, before[0].xs)
     mask = vowels.real_steps(test)
     by = vowels.statistics(train)
@@ -147,12 +147,10 @@ def test_what_is_scored_sets_no_scale(monkeypatch, splits):
 
 
 def test_validation_never_sees_the_test_split(monkeypatch, splits):
-    from experiments import vowels as experiment
-
     train, test = splits
     nan = test._replace(xs=np.full_like(test.xs, np.nan))
     monkeypatch.setattr(vowels, "load_vowels", lambda: (train, nan))
-    training, scored = experiment.prepare(experiment.Config(evaluate_on="validation"))
+    training, scored = prepare(Config(evaluate_on="validation"))
     assert np.bincount(training.labels).tolist() == [24] * 9
     assert np.bincount(scored.labels).tolist() == [6] * 9
     assert np.isfinite(scored.xs).all() and np.isfinite(training.xs).all()

@@ -1,0 +1,1 @@
+"""What experiments share: the command line, options, training, runs on disk and reports."""

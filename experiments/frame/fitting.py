@@ -1,0 +1,209 @@
+"""Trains models, an epoch a call, and keeps checkpoints while it does."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import jaxrnn as jr
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.models import count_params
+from experiments.frame.options import TrainingOptions
+from jaxrnn.training import LossFn, TBPTTLossFn
+
+
+class Fitted(NamedTuple):
+    """A model after training. `[S]`, an axis of seeds, is there after `fit_seeds` alone.
+
+    Attributes:
+        params: Parameters after the last epoch, `[S]`.
+        history: Name to numbers of all epochs: those of the updates `[S, E, U]`, and those of
+            `score` `[S, E]`.
+        num_params: How many numbers the parameters of one seed hold.
+        failed: bool `[S]`, whether a number of the history, or a parameter, is not finite.
+        seconds: Wall time of what was run now, compilation included; not what a checkpoint brought.
+    """
+
+    params: Any
+    history: dict[str, np.ndarray]
+    num_params: int
+    failed: np.ndarray
+    seconds: float
+
+    def of_updates(self) -> dict[str, np.ndarray]:
+        """The numbers of the updates, one after the other, `[S, E U]`."""
+        return {
+            name: values.reshape(*self.failed.shape, -1)
+            for name, values in self.history.items()
+            if values.ndim == self.failed.ndim + 2
+        }
+
+    def of_epochs(self) -> dict[str, np.ndarray]:
+        """A number an epoch, `[S, E]`: the means over the updates, and the scores."""
+        return {
+            name: values.mean(axis=-1) if values.ndim == self.failed.ndim + 2 else values
+            for name, values in self.history.items()
+        }
+
+    def with_seeds(self) -> "Fitted":
+        """The same with an axis of seeds, of one seed after `fit`."""
+        if self.failed.ndim:
+            return self
+        params, history, failed = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None], (self.params, self.history, self.failed)
+        )
+        return self._replace(params=params, history=history, failed=failed)
+
+    def only(self, seeds: Any) -> "Fitted":
+        """Some of the seeds."""
+        params, history, failed = jax.tree.map(
+            lambda leaf: leaf[seeds], (self.params, self.history, self.failed)
+        )
+        return self._replace(params=params, history=history, failed=failed)
+
+    def last(self, name: str) -> np.ndarray:
+        """A number of the last epoch, or of its last update, `[S]`."""
+        values = self.history[name]
+        return values.reshape(*self.failed.shape, -1)[..., -1]
+
+    def of_good_seeds(self, values: Any) -> Any:
+        """A tree of `[S, ...]` without the seeds that failed."""
+        return jax.tree.map(lambda leaf: leaf[~self.failed], values)
+
+
+def failed_rows(*trees: Any) -> np.ndarray:
+    """bool `[S]`: a number in row s of some leaf `[S, ...]` is not finite."""
+    leaves = jax.tree.leaves(trees)
+    finite = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in leaves]
+    return ~np.all(finite, axis=0)
+
+
+def adam(
+    config: TrainingOptions, num_updates: int, *, warmup: int = 0, weight_decay: float = 0.0
+) -> optax.GradientTransformation:
+    """AdamW after a clip of the global norm.
+
+    Its rate rises to `config.learning_rate` over `warmup` updates, and falls to 0 along a cosine.
+    """
+    rate = optax.warmup_cosine_decay_schedule(0.0, config.learning_rate, warmup, num_updates)
+    if not warmup:
+        rate = optax.cosine_decay_schedule(config.learning_rate, num_updates)
+    return optax.chain(
+        optax.clip_by_global_norm(config.gradient_clip),
+        optax.adamw(rate, weight_decay=weight_decay),
+    )
+
+
+class Fitter:
+    """Trains any number of parameters with one loss and one optimizer; compiled once.
+
+    Args:
+        loss_fn: As `make_epoch` takes it.
+        optimizer: Any optax transformation.
+        score: `params -> metrics`, run after every epoch, under other names than those of the
+            updates. It is not compiled here, and sees all seeds of `fit_seeds` at once.
+        make_epoch: From the loss and the optimizer to `(state, batches, key) -> (state, metrics)`;
+            independent sequences when left out.
+    """
+
+    def __init__(
+        self,
+        loss_fn: LossFn | TBPTTLossFn,
+        optimizer: optax.GradientTransformation,
+        score: Callable[[Any], Mapping[str, Any]] = lambda params: {},
+        make_epoch: Callable[..., Callable[..., Any]] = jr.make_epoch_step,
+    ):
+        self.optimizer, self.score = optimizer, score
+        run_epoch = make_epoch(loss_fn, optimizer)
+        self.run_epoch = jax.jit(run_epoch, donate_argnums=0)
+        self.run_epoch_of_seeds = jax.jit(jax.vmap(run_epoch), donate_argnums=0)
+
+    def initial_state(self, params: Any) -> jr.TrainState:
+        """The state before the first update."""
+        # A copy, because the epochs are given the memory of the state to write in.
+        return jr.TrainState.create(jax.tree.map(jnp.array, params), self.optimizer)
+
+    def initial_states(self, params: Any) -> jr.TrainState:
+        """The states of all seeds before the first update."""
+        return jax.vmap(self.initial_state)(params)
+
+    def fit(
+        self,
+        training: str,
+        params: Any,
+        batches: Callable[[int], Any],
+        num_epochs: int,
+        checkpoints: Checkpoints,
+        *,
+        key: jax.Array | None = None,
+        every: int = 5,
+        epoch_done: Callable[[int], Any] = lambda epochs: None,
+    ) -> Fitted:
+        """Trains `params`.
+
+        Args:
+            training: A name of its own within the run.
+            params: Where it starts.
+            batches: From the number of an epoch to its minibatches, a tree with a leading axis of
+                updates; the same number gives the same minibatches.
+            num_epochs: How many epochs there are.
+            checkpoints: The checkpoints of the run.
+            key: For the noise in the model, if there is any.
+            every: Epochs from one checkpoint to the next.
+            epoch_done: Called with the number of epochs just finished.
+        """
+
+        def run_epoch(state, epoch):
+            epoch_key = None if key is None else jax.random.fold_in(key, epoch)
+            return self.run_epoch(state, batches(epoch), epoch_key)
+
+        state = self.initial_state(params)
+        params, history, seconds = self._run(
+            training, state, run_epoch, num_epochs, checkpoints, every, epoch_done
+        )
+        failed = failed_rows(*jax.tree.map(lambda leaf: np.asarray(leaf)[None], (history, params)))
+        return Fitted(params, history, count_params(params), failed[0], seconds)
+
+    def fit_seeds(
+        self,
+        training: str,
+        params: Any,
+        batches: Callable[[int], Any],
+        num_epochs: int,
+        checkpoints: Checkpoints,
+        *,
+        every: int = 5,
+        epoch_done: Callable[[int], Any] = lambda epochs: None,
+    ) -> Fitted:
+        """Trains the parameters `[S, ...]` of several seeds side by side, each as if alone.
+
+        The arguments are those of `fit`; minibatches are `[S, updates, ...]`.
+        """
+
+        def run_epoch(states, epoch):
+            return self.run_epoch_of_seeds(states, batches(epoch))
+
+        states = self.initial_states(params)
+        params, history, seconds = self._run(
+            training, states, run_epoch, num_epochs, checkpoints, every, epoch_done
+        )
+        history = {name: np.moveaxis(values, 1, 0) for name, values in history.items()}
+        num_params = count_params(jax.tree.map(lambda leaf: leaf[0], params))
+        return Fitted(params, history, num_params, failed_rows(history, params), seconds)
+
+    def _run(self, training, state, run_epoch, num_epochs, checkpoints, every, epoch_done):
+        """`(params, history, seconds)`; the history with a leading axis of epochs."""
+        start = time.perf_counter()
+
+        def one_epoch(state, epoch):
+            state, metrics = run_epoch(state, epoch)
+            return state, metrics | dict(self.score(state.params))
+
+        state, history = checkpoints.run(
+            training, state, num_epochs, one_epoch, every=every, epoch_done=epoch_done
+        )
+        return jax.device_get(state.params), history, time.perf_counter() - start

@@ -1,0 +1,40 @@
+"""Times that can be compared on a machine that is shared: rounds in which every subject runs."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def interleaved_seconds(
+    subjects: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    advance: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, np.ndarray]:
+    """Seconds of every subject in every round, `[rounds]` each, after one call unmeasured.
+
+    The order turns by one from round to round, so that none always follows the same other.
+    """
+    names = list(subjects)
+    for name in names:
+        jax.block_until_ready(subjects[name]())
+    seconds = {name: np.zeros(rounds) for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            start = clock()
+            jax.block_until_ready(subjects[name]())
+            seconds[name][number] = clock() - start
+        advance()
+    return seconds
+
+
+def compiled_fresh(make: Callable[[], Callable[..., Any]], *args: Any) -> tuple[Any, float]:
+    """A function that has not been seen before, compiled, and the seconds of trace and compiler."""
+    function = jax.jit(make())
+    start = time.perf_counter()
+    compiled = function.lower(*args).compile()
+    return compiled, time.perf_counter() - start

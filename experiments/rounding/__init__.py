@@ -1,0 +1,1 @@
+"""What float32 costs over long sequences: every model against itself in float64."""
