@@ -16,6 +16,7 @@ from translators import (
     T,
     V,
     loop,
+    model,
     setting,
     stepper,
 )
@@ -182,6 +183,16 @@ def test_one_compilation_for_one_size_of_source():
     assert len(traces) == 1
     built.teacher_forced(params, xs[:, :3], xs)
     assert len(traces) == 2
+
+
+@KINDS
+def test_models_made_twice_write_by_equal_layers(x64, kind, reverse_source):
+    built, params, source, _ = setting(kind, reverse_source)
+    again = model.__wrapped__(kind, reverse_source)
+    for reset in (None, np.zeros_like(SOURCE_MASK)):
+        carry = built.encode(params, source, mask=SOURCE_MASK, reset=reset)
+        layers = built.decoder(carry), again.decoder(carry)
+        assert layers[0] == layers[1] and hash(layers[0]) == hash(layers[1])
 
 
 def test_errors_name_the_argument():
