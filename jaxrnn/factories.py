@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -60,10 +62,12 @@ class ModelValue:
         return self
 
     def __reduce__(self) -> Any:
-        """Pickles the call, because the closures that factories make cannot be pickled."""
+        """Pickles by the call, because what factories close over cannot be pickled."""
         if self.made_by is None:
             return type(self), tuple(self)  # pyright: ignore[reportArgumentType]
-        return functools.partial(self.made_by.factory, **self.made_by.kwargs), self.made_by.args
+        factory, args, kwargs = self.made_by
+        kwargs = {name: _by_name(value) for name, value in kwargs.items()}
+        return functools.partial(factory, **kwargs), tuple(map(_by_name, args))
 
 
 def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
@@ -127,6 +131,29 @@ def comparable(value: Any) -> Any:
     except TypeError:
         return _Identity(value)
     return type(value), value
+
+
+class _Named:
+    """A function that is pickled by its name: those of `jax.numpy` cannot pickle themselves."""
+
+    def __init__(self, module: str, name: str):
+        self.place = module, name
+
+    def __reduce__(self) -> Any:
+        return _find, self.place
+
+
+def _find(module: str, name: str) -> Any:
+    return operator.attrgetter(name)(importlib.import_module(module))
+
+
+def _by_name(value: Any) -> Any:
+    """A function as its name, where the name leads back to it; anything else as it is."""
+    try:
+        place = value.__module__, value.__qualname__
+        return _Named(*place) if _find(*place) is value else value
+    except (AttributeError, ImportError):
+        return value
 
 
 class EvaluatorValue:

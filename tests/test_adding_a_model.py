@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from toy_model import ToyParams, toy
+from support.toy_model import ToyParams, toy
 
 import jaxrnn as jr
 from jaxrnn.testing import check_cell

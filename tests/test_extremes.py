@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models import MODELS, NUM_INPUTS, make
+from support.models import MODELS, NUM_INPUTS, make
 
 import jaxrnn as jr
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from models import CLASSICAL, MODELS, NUM_INPUTS, make
+from support.models import CLASSICAL, MODELS, NUM_INPUTS, make
 
 import jaxrnn as jr
 

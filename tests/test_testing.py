@@ -5,7 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import pytest
-from subjects import advance, leaky, scanned
+from support.sound_models import advance, leaky, scanned
 
 import jaxrnn as jr
 from jaxrnn.engine import arguments, masking, precision, time, unroll

@@ -59,7 +59,7 @@ def saturation(
         >>> import jaxrnn as jr
         >>> cell = jr.elman(2)
         >>> params = jr.cells.ElmanParams(jnp.array([[1.0, 10.0]]), jnp.zeros((2, 2)), jnp.zeros(2))
-        >>> saturation(cell, params, jnp.array([[0.5], [1.0], [-20.0]]))
+        >>> saturation(cell, params, jnp.array([[0.5], [3.0], [-20.0]]))
         Array([0. , 0.5, 1. ], dtype=float32)
     """
     checks.is_cell(cell)

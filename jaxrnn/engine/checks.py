@@ -53,14 +53,19 @@ def not_negative(value: Any, name: str) -> float:
 
 def evaluator(evaluate: Any, name: str) -> None:
     """Raises TypeError unless `evaluate` can be called as an Evaluator."""
-    # Four words in place of the arguments: only whether the call fits the signature is tested.
     try:
-        inspect.signature(evaluate).bind(*"cell params carry steps".split())
-    except TypeError as error:
+        signature = inspect.signature(evaluate)
+        # Four words in place of the arguments: only whether the call fits the signature is tested.
+        signature.bind(*"cell params carry steps".split())
+        # A factory such as `newton`, whose call was forgotten, has four options and needs none.
+        fits = any(p.default is p.empty for p in signature.parameters.values())
+    except TypeError:
+        fits = False
+    if not fits:
         raise TypeError(
             f"{name} must be an Evaluator, (cell, params, carry, steps) -> Rollout, "
             f"such as sequential(); got {evaluate!r}."
-        ) from error
+        )
 
 
 def evaluates(evaluate: Any, cell: Cell) -> None:

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import compiled_with_defaults, temporary_bytes
 
 import jaxrnn as jr
 
@@ -79,15 +80,14 @@ def test_agrees_with_what_the_compiler_counts(make):
     def compiled(T):
         arguments = params, inputs(T, D)
         counted = jr.count_cost(cell, *arguments, evaluator=AUTODIFF)
-        return counted, jax.jit(loss).lower(*arguments).compile().cost_analysis()["flops"]
+        return counted, compiled_with_defaults(loss, *arguments).cost_analysis()["flops"]
 
     # A loop's body is counted once there, whatever its length, and a multiply-add as two.
     counted, flops = compiled(1)
     assert 1 <= flops / (2 * counted.multiply_adds) < 1.05
 
     def temporary(T):
-        gradient = jax.jit(jax.grad(loss)).lower(params, inputs(T, D)).compile()
-        return gradient.memory_analysis().temp_size_in_bytes
+        return temporary_bytes(jax.grad(loss), params, inputs(T, D))
 
     predicted = [
         jr.count_cost(cell, params, inputs(T, D), evaluator=AUTODIFF)[2] for T in (64, 128)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import mapping
+from support import peer_parameters
 
 import jaxrnn as jr
 from experiments.benchmark import epochs, layers, lengths, linear, streaming, subjects, work
@@ -63,11 +63,11 @@ def equinox(name, params):
 
 
 THEIRS = {
-    "flax linen": lambda name, p: {"params": {"cell": mapping.flax_variables(p)}},
+    "flax linen": lambda name, p: {"params": {"cell": peer_parameters.flax_variables(p)}},
     "flax nnx": nnx,
-    "haiku": lambda name, p: {"lstm/linear": mapping.haiku_lstm(p)},
+    "haiku": lambda name, p: {"lstm/linear": peer_parameters.haiku_lstm(p)},
     "equinox": equinox,
-    "keras": lambda name, p: mapping.keras_weights(p),
+    "keras": lambda name, p: peer_parameters.keras_weights(p),
     "plain scan": plain,
 }
 
@@ -100,8 +100,8 @@ def test_torch_has_the_same_function(name):
     with torch.no_grad():
         outputs = layer(torch.tensor(np.asarray(work.inputs(SHAPE))))[0].numpy()
     kind = "rnn" if name.startswith("elman") else name
-    arrays = mapping.torch_arrays(layer, "l0", lambda array: array.detach().numpy())
-    params = mapping.from_torch(kind, arrays)
+    arrays = peer_parameters.torch_arrays(layer, "l0", lambda array: array.detach().numpy())
+    params = peer_parameters.from_torch(kind, arrays)
     np.testing.assert_allclose(outputs, ours(name, params), rtol=1e-5, atol=1e-6)
 
 

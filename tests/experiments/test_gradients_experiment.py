@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from support.compiler import run_with_defaults
 
 from experiments.frame import cli
 from experiments.frame.checkpoints import Checkpoints
@@ -14,7 +15,7 @@ from experiments.gradients import measure, report
 from experiments.gradients.config import Config
 from experiments.gradients.expectations import verdicts
 from experiments.gradients.gates import Gated
-from experiments.gradients.precision import Grown, Saturated
+from experiments.gradients.precision import Grown, Saturated, saturate
 from experiments.gradients.recall import Clipped, Recalled, train_truncated
 from experiments.gradients.sweep import Swept
 from experiments.gradients.warning import Warned
@@ -38,7 +39,9 @@ def checkpoints(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(checkpoints):
-    return list(measure(CONFIG, checkpoints))
+    saturated = run_with_defaults(saturate, CONFIG)
+    measured = measure(CONFIG, checkpoints)
+    return [saturated if isinstance(one, Saturated) else one for one in measured]
 
 
 def words(results):

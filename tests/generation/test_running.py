@@ -296,7 +296,7 @@ def test_errors_name_the_argument(writer):
         ({"temperature": 1.0, "key": 3}, TypeError, "^key must be one PRNG key"),
         ({"temperature": 1.0, "key": KEY, "top_k": 0}, ValueError, "^top_k must be at least 1"),
         ({"temperature": 1.0, "key": KEY, "top_k": 8}, ValueError, "^top_k must be at most the 7"),
-        ({"stop": 0.5}, TypeError, "^stop must be integer tokens"),
+        ({"stop_token": 0.5}, TypeError, "^stop_token must be integer tokens"),
         ({"pad": 0.5}, TypeError, "^pad must be integer tokens"),
         ({"mask": np.ones(2)}, ValueError, "^mask must have the shape"),
         ({"carry": ()}, TypeError, "^carry must have the structure"),

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models import CLASSICAL, MODELS, NUM_INPUTS, make
+from support.models import CLASSICAL, MODELS, NUM_INPUTS, make
 
 import jaxrnn as jr
 from jaxrnn.testing import check_layer

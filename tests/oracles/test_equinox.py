@@ -1,8 +1,17 @@
 import jax
 import pytest
+from support.peer_case import (
+    D,
+    H,
+    assert_close,
+    evaluate,
+    inputs,
+    ours,
+    random_carry,
+    random_params,
+)
 
 import jaxrnn as jr
-from oracles.case import D, H, assert_close, evaluate, inputs, ours, random_carry, random_params
 
 eqx = pytest.importorskip("equinox", reason="needs equinox")
 

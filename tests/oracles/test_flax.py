@@ -2,10 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import jaxrnn as jr
-from oracles import mapping
-from oracles.case import (
+from support import peer_parameters
+from support.peer_case import (
     LENGTHS,
     RIGHT,
     D,
@@ -18,6 +16,8 @@ from oracles.case import (
     random_carry,
     random_params,
 )
+
+import jaxrnn as jr
 
 nn = pytest.importorskip("flax.linen", reason="needs flax")
 
@@ -48,7 +48,7 @@ def flax_run(cell, mask, **options):
 
     def run(params, xs, carry):
         last, outputs = nn.RNN(cell, **options).apply(
-            {"params": {"cell": mapping.flax_variables(params)}},
+            {"params": {"cell": peer_parameters.flax_variables(params)}},
             xs,
             initial_carry=carry_to_flax(carry),
             seq_lengths=None if mask is None else jnp.asarray(LENGTHS),
@@ -83,7 +83,9 @@ def test_read_backwards(x64, name):
 
 def mgu_run(params, xs, carry):
     sign = jnp.repeat(jnp.array([-1.0, 1.0]), H)
-    variables = mapping.flax_variables(jr.cells.MGUParams(*(sign * leaf for leaf in params)))
+    variables = peer_parameters.flax_variables(
+        jr.cells.MGUParams(*(sign * leaf for leaf in params))
+    )
     variables["hn"]["bias"] = jnp.zeros(H)
     last, outputs = nn.RNN(nn.MGUCell(H)).apply(
         {"params": {"cell": variables}}, xs, initial_carry=carry.h, return_carry=True
@@ -117,7 +119,7 @@ def test_flax_runs_over_the_padding_of_an_empty_row_and_we_do_not(x64, name):
     carry = cell.initial_carry(params, (1,))
     xs = normal(0, 1, 3, D)
     last, _ = nn.RNN(theirs).apply(
-        {"params": {"cell": mapping.flax_variables(params)}},
+        {"params": {"cell": peer_parameters.flax_variables(params)}},
         xs,
         initial_carry=carry_to_flax(carry),
         seq_lengths=jnp.array([0]),

@@ -1,10 +1,8 @@
 import jax
 import jax.numpy as jnp
 import pytest
-
-import jaxrnn as jr
-from oracles import mapping
-from oracles.case import (
+from support import peer_parameters
+from support.peer_case import (
     ANY,
     RIGHT,
     B,
@@ -18,6 +16,8 @@ from oracles.case import (
     random_carry,
     random_params,
 )
+
+import jaxrnn as jr
 
 keras = pytest.importorskip("keras", reason="needs keras")
 
@@ -69,7 +69,7 @@ def test_outputs_carry_and_every_gradient(x64, name, mask):
     layer = layer_of(name, return_state=True)
 
     def run(params, xs, carry):
-        weights = mapping.keras_weights(params)
+        weights = peer_parameters.keras_weights(params)
         states = list(carry)
         outputs, *last = call(layer, weights, xs, mask, initial_state=states)
         return outputs, type(carry)(*last)
@@ -84,7 +84,7 @@ def test_without_zeros_for_masked_steps_keras_repeats_the_last_output(x64, name)
     params = random_params(cell)
     outputs = call(
         layer_of(name, zero_output_for_mask=False),
-        mapping.keras_weights(params),
+        peer_parameters.keras_weights(params),
         jnp.asarray(inputs()),
         ANY,
     )
@@ -102,7 +102,9 @@ def test_both_directions_under_any_mask(x64, name, merge, keras_merge):
     both = keras.layers.Bidirectional(layer_of(name), merge_mode=keras_merge, dtype="float64")
 
     def run(params, xs, carry):
-        weights = [leaf for direction in params for leaf in mapping.keras_weights(direction)]
+        weights = [
+            leaf for direction in params for leaf in peer_parameters.keras_weights(direction)
+        ]
         return call(both, weights, xs, ANY)
 
     def ours_without_carry(params, xs, carry):
@@ -120,7 +122,7 @@ def test_keras_lets_nan_of_padding_into_gradients_and_we_do_not(x64):
     layer = layer_of("lstm", return_state=True)
 
     def run(params, xs, carry):
-        weights = mapping.keras_weights(params)
+        weights = peer_parameters.keras_weights(params)
         outputs, *last = call(layer, weights, xs, RIGHT, initial_state=list(carry))
         return outputs, last
 

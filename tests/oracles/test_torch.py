@@ -1,9 +1,7 @@
 import jax
 import pytest
-
-import jaxrnn as jr
-from oracles import mapping
-from oracles.case import (
+from support import peer_parameters
+from support.peer_case import (
     LENGTHS,
     RIGHT,
     B,
@@ -19,9 +17,11 @@ from oracles.case import (
     weights,
 )
 
+import jaxrnn as jr
+
 torch = pytest.importorskip("torch", reason="needs torch")
 
-# torch's module and its options, the cell and its kind in the mapping.
+# torch's module and its options, the cell and its kind in the peer_parameters.
 KINDS = {
     "tanh": (torch.nn.RNN, {"nonlinearity": "tanh"}, lambda: jr.elman(H), "rnn"),
     "relu": (torch.nn.RNN, {"nonlinearity": "relu"}, lambda: jr.elman(H, jax.nn.relu), "rnn"),
@@ -56,7 +56,7 @@ def read_gradient(parameter):
 
 
 def params_of(module, kind, suffix="l0"):
-    return mapping.from_torch(kind, mapping.torch_arrays(module, suffix, read))
+    return peer_parameters.from_torch(kind, peer_parameters.torch_arrays(module, suffix, read))
 
 
 def starts(cell, params, num_layers=1):
@@ -107,8 +107,8 @@ def test_outputs_carry_and_every_gradient(x64, name, mask):
     )
     rolled, gradients = evaluate(ours(cell, mask), params, inputs(), carry)
     assert_close(rolled, [read(outputs), *(read(leaf[0]) for leaf in last)])
-    want = mapping.torch_arrays(module, "l0", read_gradient)
-    got = mapping.torch_gradients(kind, gradients[0])
+    want = peer_parameters.torch_arrays(module, "l0", read_gradient)
+    got = peer_parameters.torch_gradients(kind, gradients[0])
     assert got.keys() == want.keys()
     for weight in want:
         assert_close(got[weight], want[weight])
@@ -132,8 +132,8 @@ def test_read_backwards(x64, name):
     run = ours(cell, RIGHT, reverse=True)
     rolled, gradients = evaluate(run, params, inputs(), carry)
     assert_close(rolled, [read(outputs), *(read(leaf[1]) for leaf in last)])
-    want = mapping.torch_arrays(module, "l0_reverse", read_gradient)
-    for weight, got in mapping.torch_gradients(kind, gradients[0]).items():
+    want = peer_parameters.torch_arrays(module, "l0_reverse", read_gradient)
+    for weight, got in peer_parameters.torch_gradients(kind, gradients[0]).items():
         assert_close(got, want[weight])
     assert_close(gradients[1], read_gradient(xs))
     assert_close(gradients[2], [read_gradient(leaf)[1] for leaf in torch_first])
@@ -164,8 +164,8 @@ def test_two_bidirectional_layers(x64, name):
     assert len(carries) == last[0].shape[0]
     for both, suffixes in zip(gradients[0], names, strict=True):
         for own, suffix in zip(both, suffixes, strict=True):
-            want = mapping.torch_arrays(module, suffix, read_gradient)
-            for weight, got in mapping.torch_gradients(kind, own).items():
+            want = peer_parameters.torch_arrays(module, suffix, read_gradient)
+            for weight, got in peer_parameters.torch_gradients(kind, own).items():
                 assert_close(got, want[weight])
     assert_close(gradients[1], read_gradient(xs))
 

@@ -4,6 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import pytest
+from support.compiler import compiled_with_defaults
 
 import jaxrnn as jr
 
@@ -36,7 +37,7 @@ def test_memory_of_a_million_steps_stays_under_a_gibibyte():
         def loss(params, xs):
             return (jr.unroll(cell, params, xs, evaluator=evaluator).outputs ** 2).mean()
 
-        analysis = jax.jit(jax.grad(loss)).lower(params, xs).compile().memory_analysis()
+        analysis = compiled_with_defaults(jax.grad(loss), params, xs).memory_analysis()
         return analysis.temp_size_in_bytes + analysis.argument_size_in_bytes
 
     two_levels = planned(jr.sequential(checkpoint="sqrt"))

@@ -4,9 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import jaxrnn as jr
-from unroll.example import (
+from support.lstm_example import (
     LENGTHS,
     MASK,
     NUM_STEPS,
@@ -15,6 +13,8 @@ from unroll.example import (
     inputs,
     lstm,
 )
+
+import jaxrnn as jr
 
 
 def test_interior_masks_skip_the_carry():

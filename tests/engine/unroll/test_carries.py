@@ -6,10 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import jaxrnn as jr
-from jaxrnn.engine import precision
-from unroll.example import (
+from support.lstm_example import (
     NUM_STEPS,
     SMOOTHER,
     assert_equal,
@@ -17,6 +14,9 @@ from unroll.example import (
     lstm,
     smooth,
 )
+
+import jaxrnn as jr
+from jaxrnn.engine import precision
 
 
 class Pair(NamedTuple):

@@ -1,10 +1,13 @@
 """The loop of `linear_scan` is one kernel on CPU, and plain everywhere else."""
 
+import functools
+
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import compiled_with_defaults
 
 import jaxrnn as jr
 
@@ -26,7 +29,7 @@ def coefficients(dtype=jnp.float32):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_both_directions_are_marked_and_the_mark_stays(method):
-    compiled = jax.jit(gradient, static_argnums=0).lower(method, *coefficients()).compile()
+    compiled = compiled_with_defaults(functools.partial(gradient, method), *coefficients())
     # Without `inlineable`, those that XLA marks itself because the loop is short.
     ours = 'inlineable="false",' + f'{MARK}="true"'
     calls = [line for line in compiled.as_text().splitlines() if " call(" in line and ours in line]
@@ -40,8 +43,8 @@ def test_the_mark_is_seen_without_jit_and_under_vmap():
     h0 = jnp.zeros_like(b[0])
     program = jax.make_jaxpr(lambda: _sequential(a, b, h0, None))()
     assert MARK in str(program)
-    batched = jax.jit(jax.vmap(jr.linear_scan)).lower(a[None], b[None]).compile().as_text()
-    assert f'{MARK}="true"' in batched
+    batched = compiled_with_defaults(jax.vmap(jr.linear_scan), a[None], b[None])
+    assert f'{MARK}="true"' in batched.as_text()
 
 
 def test_a_wide_step_is_left_to_all_cores():

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import temporary_bytes
 
 import jaxrnn as jr
 from jaxrnn.testing import check_layer
@@ -120,7 +121,7 @@ def test_memory_grows_with_the_window_and_not_with_the_square_of_time():
     def temporary(num_steps):
         xs = jax.ShapeDtypeStruct((num_steps, 2), jnp.float32)
         loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
-        return jax.jit(loss).lower(params, xs).compile().memory_analysis().temp_size_in_bytes
+        return temporary_bytes(loss, params, xs)
 
     # All pairs of 4096 steps would take 64 MiB.
     assert temporary(4096) < 8 * 2**20

@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-import jaxrnn as jr
-from unroll.example import (
+from support.lstm_example import (
     MASK,
     NUM_STEPS,
     assert_close,
     inputs,
     lstm,
 )
+
+import jaxrnn as jr
 
 
 def test_transformations_compose():

@@ -5,11 +5,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-import jaxrnn as jr
-from unroll.example import (
+from support.lstm_example import (
     smooth,
 )
+
+import jaxrnn as jr
 
 
 def test_exponential_smoothing_has_the_states_of_the_worked_example():

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import temporary_bytes
 
 import jaxrnn as jr
 from jaxrnn.mixers._mamba2 import ssd
@@ -165,7 +166,7 @@ def test_memory_grows_with_the_chunk_and_not_with_the_square_of_time():
         params = layer.init(jax.random.key(0), 4)
         xs = jax.ShapeDtypeStruct((num_steps, 4), jnp.float32)
         loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
-        return jax.jit(loss).lower(params, xs).compile().memory_analysis().temp_size_in_bytes
+        return temporary_bytes(loss, params, xs)
 
     # All pairs of 2048 steps would take 32 MiB for two heads.
     assert temporary(2048) < 4 * 2**20
@@ -187,8 +188,10 @@ def test_bfloat16_parameters_and_inputs_run_in_float32():
 
 
 def test_errors():
-    for option in ("expansion", "conv_width", "head_width", "state_size", "chunk_size"):
+    for option in ("expansion", "conv_width", "head_width", "state_size"):
         with pytest.raises(ValueError, match=f"{option} must be at least 1"):
             jr.mamba2(**{option: 0})
+    with pytest.raises(ValueError, match="size must be at least 1"):
+        jr.mamba2(evaluator=jr.chunkwise(0))
     with pytest.raises(ValueError, match="head_width must divide the width 6"):
         jr.mamba2(head_width=4).init(jax.random.key(0), 3)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import temporary_bytes
 
 import jaxrnn as jr
 from jaxrnn.testing import check_layer
@@ -109,7 +110,7 @@ def test_states_of_all_steps_are_never_stored():
         params = layer.init(jax.random.key(0), num_inputs)
         xs = jax.ShapeDtypeStruct((num_steps, num_inputs), jnp.float32)
         loss = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
-        return jax.jit(loss).lower(params, xs).compile().memory_analysis().temp_size_in_bytes
+        return temporary_bytes(loss, params, xs)
 
     all_states = num_steps * 2 * num_inputs * 128 * 4
     assert temporary(128) - temporary(8) < all_states / 2

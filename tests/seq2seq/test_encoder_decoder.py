@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from translators import (
+from support.encoder_decoders import (
     BATCH,
     KINDS,
     LENGTHS,

@@ -4,9 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import jaxrnn as jr
-from unroll.example import (
+from support.lstm_example import (
     MASK,
     NUM_STEPS,
     assert_close,
@@ -14,6 +12,8 @@ from unroll.example import (
     inputs,
     lstm,
 )
+
+import jaxrnn as jr
 
 
 def test_two_batch_axes_with_masks_and_a_carry():

@@ -1,1 +1,0 @@
-"""The classical cells against the packages that users come from."""

@@ -1,4 +1,0 @@
-"""The engine's door, by worked numbers and by what users of other libraries stumbled over.
-
-A name like flax#3507 is an issue or a pull request of that project, in which they stumbled.
-"""
