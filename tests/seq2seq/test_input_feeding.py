@@ -1,4 +1,4 @@
-"""Input feeding: worked numbers, laws and errors; `test_attending` has the loops over rows."""
+"""Input feeding: worked numbers, laws and errors; `test_attention_cell` has the loops over rows."""
 
 import jax
 import jax.numpy as jnp
