@@ -99,6 +99,7 @@ from jaxrnn.seq2seq import (
     cross_attention,
     dot_score,
     encoder_decoder,
+    input_feeding,
     source_memory,
 )
 from jaxrnn.sequences import (
@@ -204,6 +205,7 @@ __all__ = [
     "cross_attention",
     "dot_score",
     "encoder_decoder",
+    "input_feeding",
     "source_memory",
     # Generation
     "FreeRun",

@@ -26,6 +26,7 @@ FACTORIES |= {
     "block": lambda: jr.block(jr.gru(4), 4),
     "reversed newton": lambda: jr.recurrent(jr.gru(4), jr.newton(tol=1e-4), reverse=True),
     "cross attention": lambda: jr.cross_attention(jr.dot_score(3), 5, 4),
+    "input feeding": lambda: jr.input_feeding(jr.gru(4), jr.additive_score(3), 5, 4),
     "simple cell": lambda: jr.simple_cell(no_params, add, num_outputs=4),
 }
 

@@ -233,7 +233,7 @@ def test_all_of_a_stack_of_stacks_and_blocks():
 def test_an_encoder_and_a_decoder_pass_roles_on():
     cell = jr.serial(jr.embed(NUM_INPUTS), leaky(LEAKY))
     score = jr.dot_score(3)._replace(roles="readout")
-    options = {"attention": score, "attending_cell": leaky({"rate": "ssm"})}
+    options = {"attention": score, "attention_cell": leaky({"rate": "ssm"})}
     model = jr.encoder_decoder(
         cell, jr.embed(2), jr.dense(5), bridge=lambda carry: carry[-1], **options
     )

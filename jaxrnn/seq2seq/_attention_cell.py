@@ -124,14 +124,14 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
     )
 
 
-def check_can_attend(cell: Cell, name: str) -> None:
-    """Raises ValueError unless the cell reads one vector a step and draws no noise."""
-    if cell.prepare is not None:
+def check_can_attend(model: Cell | Layer, name: str) -> None:
+    """Raises ValueError unless the model reads one vector a step and is not a cell with noise."""
+    if isinstance(model, Cell) and model.prepare is not None:
         raise ValueError(f"{name} must draw no noise, to attend with.")
-    if cell.num_feature_axes != 1:
+    if model.num_feature_axes != 1:
         raise ValueError(
             f"{name} must read one vector a step, to attend with, "
-            f"got num_feature_axes {cell.num_feature_axes}."
+            f"got num_feature_axes {model.num_feature_axes}."
         )
 
 

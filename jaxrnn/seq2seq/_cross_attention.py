@@ -25,7 +25,7 @@ class Memory(NamedTuple):
 class Attended(NamedTuple):
     """The info of a layer that looks: `weights [T, ..., S]`, zero at masked steps of either side.
 
-    `cross_attention` and `attention_cell` give it.
+    `cross_attention`, `attention_cell` and `input_feeding` give it.
     """
 
     weights: Any
@@ -34,7 +34,8 @@ class Attended(NamedTuple):
 def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> Memory:
     """What a decoder looks at: an encoder's outputs, and their keys, made once.
 
-    It is the carry of `cross_attention`, and `memory` in the carry of `attention_cell`.
+    It is the carry of `cross_attention`, and `memory` in the carry of `attention_cell` and of
+    `input_feeding`.
 
     Args:
         score: The score of the layer.
@@ -141,10 +142,11 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
 
 def attention_weights(rollout: Rollout) -> jax.Array:
-    """The attention map of a rollout through `cross_attention` or `attention_cell`.
+    """The attention map of a rollout through a layer that attends.
 
     Args:
-        rollout: What `unroll` gave for a layer that holds one of the two, once.
+        rollout: what `unroll` gave for a layer that holds one `cross_attention`, `attention_cell`
+            or `input_feeding`.
 
     Returns:
         αₜⱼ `[..., T, S]`; rows of real target steps sum to 1 where the source has a real step.
@@ -158,17 +160,19 @@ def attention_weights(rollout: Rollout) -> jax.Array:
         >>> attention_weights(jr.Rollout((), (), info)).shape
         (2, 2)
     """
-    found = [
-        node
-        for node in jax.tree.leaves(rollout.info, is_leaf=lambda node: isinstance(node, Attended))
-        if isinstance(node, Attended)
-    ]
+    found = attended_in(rollout.info)
     if len(found) != 1:
         raise ValueError(
-            "rollout must hold the weights of one cross_attention or attention_cell in its info, "
-            f"got {len(found)}."
+            "rollout must hold the weights of one cross_attention, attention_cell or "
+            f"input_feeding in its info, got {len(found)}."
         )
     return jnp.moveaxis(found[0].weights, 0, -2)
+
+
+def attended_in(info: Any) -> list[Attended]:
+    """Every `Attended` in the info of a rollout."""
+    nodes = jax.tree.leaves(info, is_leaf=lambda node: isinstance(node, Attended))
+    return [node for node in nodes if isinstance(node, Attended)]
 
 
 def look(score: Score, params: Any, memory: Memory, xs: Any, dropped: Any) -> Any:

@@ -1,10 +1,10 @@
 """From one sequence to another: an encoder, a decoder, and what passes between them."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.keys import split_key
@@ -12,18 +12,29 @@ from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.unroll import unroll
 from jaxrnn.generation._decoding import generate
 from jaxrnn.generation._teacher_forcing import teacher_forced
-from jaxrnn.layers._serial import serial
-from jaxrnn.seq2seq._attention_cell import AttentionCellCarry, attention_cell, check_can_attend
-from jaxrnn.seq2seq._cross_attention import Memory, cross_attention, source_memory
+from jaxrnn.seq2seq._cross_attention import Memory, source_memory
+from jaxrnn.seq2seq._packed_sources import (
+    PackedCarry,
+    packed_stack,
+    read_sources,
+    without_memory,
+)
 from jaxrnn.seq2seq._scores import Score
-from jaxrnn.types import Cell, Layer
+from jaxrnn.seq2seq._writers import (
+    Writer,
+    attention_after_decoder,
+    attention_before_cell,
+    attention_fed_back,
+    fixed_vector,
+)
+from jaxrnn.types import Cell, Layer, Steps
 
 
 class EncoderDecoderParams(NamedTuple):
     """`encoder`, and `decoder`: a tuple for decoder, attention if there is any, and readout.
 
-    Attention has the score's parameters, and with an `attending_cell` `AttentionCellParams(cell,
-    score)`.
+    Attention has the score's parameters, with an `attention_cell` `AttentionCellParams(cell,
+    score)`, and with `input_feeding` `InputFeedingParams(cell, score, kernel)`.
     """
 
     encoder: Any
@@ -33,17 +44,29 @@ class EncoderDecoderParams(NamedTuple):
 class EncoderDecoder(NamedTuple):
     """A map from a source to another sequence, as a record of pure functions.
 
+    A row may hold several sources (`pack` makes such rows): `source_reset` says where each begins
+    and `reset` where each sequence of the target does. Sequence k of the target then reads source
+    k and nothing of the others, and gives what the pair gives in a row of its own, in values and
+    gradients; without a source k it is written as from a source without a real step. It does not
+    matter whether the first sequence of a row is flagged. The encoder, where the decoder starts
+    from its carry, and all that writes then run step by step and draw noise for every step anew.
+
     Attributes:
         init: `(key, num_source_inputs, num_inputs) -> params`.
-        encode: `(params, source, *, mask=None, key=None) -> carry`: what the decoder starts from.
+        encode: `(params, source, *, mask=None, reset=None, key=None) -> carry`: what the decoder
+            starts from. With `reset` it is a `PackedCarry`, from which a reset moves on to the next
+            source; without it a tuple, and a reset drops the source.
         decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
-            `unroll`, `step`, `free_run`; the same object for the same size of source. TypeError
+            `unroll`, `step`, `free_run`; layers for sources of the same size are equal. TypeError
             for what is no such carry.
-        teacher_forced: `(params, source, xs, *, source_mask=None, mask=None, key=None)
-            -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs `[..., T]`, a start
-            token in front.
-        generate: `(params, source, prompt, num_steps, *, source_mask=None, **choice)
-            -> Generated`: `generate` with its arguments, the prompt being the start token.
+        teacher_forced: `(params, source, xs, *, source_mask=None, source_reset=None, mask=None,
+            reset=None, key=None) -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs
+            `[..., T]`, each with a start token before it. ValueError where one reset is given
+            without the other.
+        generate: `(params, source, prompt, num_steps, *, source_mask=None, source_reset=None,
+            reset=None, **choice) -> Generated`: `generate` with its arguments; the prompt is the
+            start token. In a row of several sources it goes on with the sequence in which the
+            prompt ends.
         roles: What the parameters are for, as in `Cell`.
     """
 
@@ -61,53 +84,56 @@ def encoder_decoder(
     readout: Cell | Layer,
     *,
     attention: Score | None = None,
-    attending_cell: Cell | None = None,
+    attention_cell: Cell | None = None,
+    input_feeding: Cell | Layer | None = None,
     reverse_source: bool = False,
     bridge: Callable[[Any], Any] | None = None,
 ) -> EncoderDecoder:
     """Reads a source, then writes another sequence from what it kept of it.
 
-        h_S, m = encoder(source),  p(x | source) = Πₜ readout([dₜ, cₜ]),  d = decoder(x; h_S)
+        h_S, m = encoder(source),  p(x | source) = Πₜ readout(yₜ),  cₜ = Σⱼ αₜⱼ mⱼ
 
-    Without attention the decoder starts from the encoder's last carry and nothing else passes:
-    the fixed vector of Sutskever et al. 2014 (arXiv:1409.3215), who also read the source in
-    reverse, so that its first words are nearest. With attention every step also sees the context
-    cₜ = Σⱼ αₜⱼ mⱼ of all encoder outputs: see `cross_attention` and, for the score, `dot_score`
-    (Luong et al. 2015) and `additive_score` (Bahdanau et al. 2015). The outputs of the encoder
-    and their keys then travel in the decoder's carry, so streaming, masks and chunks work as
-    everywhere. A row without a real source step, or any row if S = 0, starts from the initial carry
-    and sees c = 0.
+        a fixed vector    yₜ = dₜ,  d = decoder(x; h_S)
+        attention         yₜ = [dₜ, cₜ],  d = decoder(x; h_S),  αₜ from dₜ
+        attention_cell    yₜ = [dₜ, cₜ],  dₜ = cell(dₜ₋₁, [decoder(x)ₜ, cₜ]),  αₜ from dₜ₋₁
+        input_feeding     yₜ = tanh([cₜ, dₜ] W),  dₜ = cell(dₜ₋₁, [decoder(x)ₜ, yₜ₋₁]),  αₜ from dₜ
 
-    Luong's order: the decoder steps, then looks, and the readout sees both. With an
-    `attending_cell` it is Bahdanau's: what the decoder makes of x and the context are read by
-    this cell, which looks with its last state; see `attention_cell`. It starts from the encoder's
-    last carry, and the decoder, an embedding say, from its own initial one.
+    Without attention nothing but the encoder's last carry passes: Sutskever et al. 2014
+    (arXiv:1409.3215), who also read the source in reverse, so that its first words are nearest.
+    With attention every step also sees the context of all encoder outputs: after the decoder's step
+    (Luong et al. 2015, arXiv:1508.04025; see `cross_attention`), before it (Bahdanau et al. 2015,
+    arXiv:1409.0473; see `attention_cell`), or after it and fed to the next step (Luong et al.,
+    section 3.3; see `input_feeding`). In the latter two the decoder, an embedding say, starts from
+    its own initial carry, and the cell after it from the encoder's last one.
 
-        cₜ = Σⱼ αₜⱼ(dₜ₋₁) mⱼ,  dₜ = attending_cell(dₜ₋₁, [decoder(x)ₜ, cₜ])
+    The outputs of the encoder and their keys travel in the decoder's carry, so streaming, masks and
+    chunks work as everywhere. A row without a real source step, or any row if S = 0, starts from
+    the encoder's initial carry and sees c = 0.
 
     Args:
-        encoder: Reads the source `[..., S, D]` or tokens `[..., S]`. With a `bridge` it need not
+        encoder: reads the source `[..., S, D]` or tokens `[..., S]`. With a `bridge` it need not
             be causal.
-        decoder: Causal; reads the target. `serial(embed(D), lstm(H))`, say.
-        readout: Causal; from the decoder's outputs (and the context behind them) to logits.
-        attention: A score; None is the fixed vector.
-        attending_cell: A cell that the context enters, without noise of its own; None is Luong's
-            order.
-        reverse_source: Read the source from its end.
-        bridge: `(carry of the encoder) -> carry of the decoder`, or of the attention_cell cell if
-            there is one, or -> None for its own initial carry. None hands the carry on; then both
-            must have the same structure.
+        decoder: causal; reads the target. `serial(embed(D), lstm(H))`, say.
+        readout: causal; from y to logits.
+        attention: a score, `dot_score(A)` or `additive_score(A)`; None is the fixed vector.
+        attention_cell: a cell that the context enters, without noise of its own.
+        input_feeding: a cell without noise of its own, or a causal layer, that y enters.
+        reverse_source: whether the source is read from its end.
+        bridge: `(carry of the encoder) -> carry of the decoder`, or of the cell after it if there
+            is one, or -> None for its own initial carry. None hands the carry on; then both must
+            have the same structure.
 
     Returns:
         The `EncoderDecoder`.
 
     Raises:
-        TypeError: A part is neither a Cell nor a Layer, `attention` no Score, `attending_cell` no
-            Cell, `bridge` no function, `reverse_source` no bool; or (in `encode`) the carry
-            handed over has another structure or dtype than it should.
-        ValueError: The decoder or the readout is not causal, there is an `attending_cell` and no
-            `attention`, or it draws noise or reads anything but one vector a step; or (in
-            `encode`) the carry has other sizes.
+        TypeError: A part is neither a Cell nor a Layer, `attention` is not a Score,
+            `attention_cell` not a Cell, `bridge` not a function, `reverse_source` not a bool; or
+            (in `encode`) the carry handed over has another structure or dtype than it should.
+        ValueError: The decoder, the readout or `input_feeding` is not causal; there is an
+            `attention_cell` or `input_feeding` without `attention`, or both; one of them draws
+            noise or reads anything but one vector a step; or (in `encode`) the carry has other
+            sizes, or a carry should pass from an encoder of packed sources that is not causal.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -133,95 +159,176 @@ def encoder_decoder(
         ...     decoder=jr.embed(8),
         ...     readout=jr.dense(11),
         ...     attention=jr.additive_score(12),
-        ...     attending_cell=jr.gru(16),
+        ...     attention_cell=jr.gru(16),
         ...     bridge=lambda carry: carry[-1],
         ... )
         >>> params = model.init(jax.random.key(0), 30, 11)
         >>> model.teacher_forced(params, source, xs, source_mask=source != 0).outputs.shape
         (1, 7, 11)
+
+        Two sources in one row, and what is written from each:
+
+        >>> source, source_reset = jnp.array([[4, 2, 7, 5, 9]]), jnp.array([[1, 0, 0, 1, 0]])
+        >>> xs, reset = jnp.array([[1, 3, 1, 6]]), jnp.array([[1, 0, 1, 0]])
+        >>> rollout = model.teacher_forced(
+        ...     params, source, xs, source_reset=source_reset, reset=reset
+        ... )
+        >>> print(jr.attention_weights(rollout)[0] > 0)
+        [[ True  True  True False False]
+         [ True  True  True False False]
+         [False False False  True  True]
+         [False False False  True  True]]
     """
-    source_layer = as_layer(encoder, "encoder")
-    target_layer, output_layer = _causal(decoder, "decoder"), _causal(readout, "readout")
     checks.boolean(reverse_source, "reverse_source")
-    if attention is not None and not isinstance(attention, Score):
-        raise TypeError(f"attention must be a Score, dot_score(64) say, got {attention!r}.")
-    if attending_cell is not None:
-        if not isinstance(attending_cell, Cell):
-            raise TypeError(f"attending_cell must be a Cell or None, got {attending_cell!r}.")
-        if attention is None:
-            raise ValueError("attention must be a Score for an attending_cell, got None.")
-        check_can_attend(attending_cell, "attending_cell")
     if bridge is not None and not callable(bridge):
         raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
+    if attention is not None and not isinstance(attention, Score):
+        raise TypeError(f"attention must be a Score, dot_score(64) say, got {attention!r}.")
+    reader = _Reader(as_layer(encoder, "encoder"), bool(reverse_source), bridge)
+    parts = _causal(decoder, "decoder"), _causal(readout, "readout")
+    if attention is None:
+        if attention_cell is not None or input_feeding is not None:
+            raise ValueError(
+                "attention must be a Score for an attention_cell or input_feeding, got None."
+            )
+        return _assembled(reader, fixed_vector(*parts))
+    if attention_cell is not None and input_feeding is not None:
+        raise ValueError("input_feeding must be None where there is an attention_cell.")
+    if attention_cell is not None:
+        return _assembled(reader, attention_before_cell(*parts, attention, attention_cell))
+    if input_feeding is not None:
+        return _assembled(reader, attention_fed_back(*parts, attention, input_feeding))
+    return _assembled(reader, attention_after_decoder(*parts, attention))
 
-    # One object for one size of source: `unroll` compiles once for each layer it is given.
-    @functools.lru_cache(maxsize=64)
-    def stack(num_source_steps, num_memory):
-        if attention is None:
-            return serial(target_layer, output_layer)
-        if attending_cell is None:
-            looking = cross_attention(attention, num_source_steps, num_memory)
-        else:
-            looking = attention_cell(attending_cell, attention, num_source_steps, num_memory)
-        return serial(target_layer, looking, output_layer)
+
+class _Reader(NamedTuple):
+    """How a source is read, and what becomes of the carry after it."""
+
+    layer: Layer
+    reverse: bool
+    bridge: Callable[[Any], Any] | None
+
+
+def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
+    """The record, from how a source is read and how a target is written."""
+    without_source = writer.stack(0, 1)
 
     def init(key, num_source_inputs, num_inputs):
         encoder_key, decoder_key = jax.random.split(key)
-        writer = stack(1, source_layer.num_outputs(num_source_inputs))
+        stack = writer.stack(1, reader.layer.num_outputs(num_source_inputs))
         return EncoderDecoderParams(
-            source_layer.init(encoder_key, num_source_inputs),
-            writer.init(decoder_key, num_inputs),
+            reader.layer.init(encoder_key, num_source_inputs), stack.init(decoder_key, num_inputs)
         )
 
-    def encode(params, source, *, mask=None, key=None):
-        rollout = unroll(
-            source_layer, params.encoder, source, mask=mask, reverse=reverse_source, key=key
-        )
-        batch_shape = _rows(source_layer, source, "source")
-        first, *looking, last = params.decoder
-        start_of = functools.partial(_handed_over, rollout.carry, bridge, batch_shape)
-        end = output_layer.initial_carry(last, batch_shape)
-        if attention is None:
-            return start_of(target_layer, first, "decoder"), end
-        if attending_cell is None:
-            memory = source_memory(attention, looking[0], rollout.outputs, mask)
-            return start_of(target_layer, first, "decoder"), memory, end
-        memory = source_memory(attention, looking[0].score, rollout.outputs, mask)
-        h = start_of(attending_cell, looking[0].cell, "attending_cell")
-        return target_layer.initial_carry(first, batch_shape), AttentionCellCarry(h, memory), end
+    def encode(params, source, *, mask=None, reset=None, key=None):
+        start = _start if reset is None else _packed_start
+        return start(reader, writer, params, Steps(source, mask, reset), key)
 
-    def writer_for(carry):
-        num_parts = 2 if attention is None else 3
-        if type(carry) is not tuple or len(carry) != num_parts:
-            raise TypeError(
-                f"carry must be the tuple of {num_parts} that encode makes, got {_kind(carry)}."
-            )
-        if attention is None:
-            return stack(0, 1)
-        memory = carry[1] if attending_cell is None else getattr(carry[1], "memory", None)
-        if not isinstance(memory, Memory):
-            raise TypeError(f"carry[1] must hold the Memory of a source, got {_kind(carry[1])}.")
-        return stack(*memory.values.shape[-2:])
+    def decoder(carry):
+        return _stack_for(writer, carry)
 
-    def forced(params, source, xs, *, source_mask=None, mask=None, key=None):
-        _same_rows(source, xs, "xs")
+    def forced(
+        params, source, xs, *, source_mask=None, source_reset=None, mask=None, reset=None, key=None
+    ):
+        check_pair(source, source_reset, xs, reset, "xs")
         encoder_key, decoder_key = split_key(key, 2)
-        carry = encode(params, source, mask=source_mask, key=encoder_key)
-        writer = writer_for(carry)
-        return teacher_forced(writer, params.decoder, xs, carry=carry, mask=mask, key=decoder_key)
+        carry = encode(params, source, mask=source_mask, reset=source_reset, key=encoder_key)
+        options = {"carry": carry, "mask": mask, "reset": reset, "key": decoder_key}
+        return teacher_forced(decoder(carry), params.decoder, xs, **options)
 
-    def written(params, source, prompt, num_steps, *, source_mask=None, **choice):
-        _same_rows(source, prompt, "prompt")
-        carry = encode(params, source, mask=source_mask)
-        return generate(writer_for(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
+    def written(
+        params, source, prompt, num_steps, *, source_mask=None, source_reset=None, **choice
+    ):
+        check_pair(source, source_reset, prompt, choice.get("reset"), "prompt")
+        carry = encode(params, source, mask=source_mask, reset=source_reset)
+        return generate(decoder(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
 
-    def _same_rows(source, xs, name):
-        rows, wanted = _rows(target_layer, xs, name), _rows(source_layer, source, "source")
-        if rows != wanted:
-            raise ValueError(f"{name} must have the batch axes {wanted} of source, got {rows}.")
+    def check_pair(source, source_reset, xs, reset, name):
+        wanted, came = _rows(reader.layer, source, "source"), _rows(without_source, xs, name)
+        if came != wanted:
+            raise ValueError(f"{name} must have the batch axes {wanted} of source, got {came}.")
+        if (source_reset is None) != (reset is None):
+            given = "reset" if source_reset is None else "source_reset"
+            raise ValueError(
+                "source_reset and reset must be given together, because sequence k of a row is "
+                f"written from source k of that row; got {given} alone."
+            )
 
-    roles = EncoderDecoderParams(source_layer.roles, stack(0, 1).roles)
-    return EncoderDecoder(init, encode, writer_for, forced, written, roles)
+    roles = EncoderDecoderParams(reader.layer.roles, without_source.roles)
+    return EncoderDecoder(init, encode, decoder, forced, written, roles)
+
+
+def _start(reader, writer, params, steps, key):
+    """What the stack starts from, where a row is one source."""
+    batch_shape = _rows(reader.layer, steps.xs, "source")
+    rollout = unroll(
+        reader.layer, params.encoder, steps.xs, mask=steps.mask, reverse=reader.reverse, key=key
+    )
+    initial = writer.stack(0, 1).initial_carry(params.decoder, batch_shape)
+    own, _ = writer.parts.found(initial)
+    received = _received(rollout.carry, reader.bridge, own, writer.receiver)
+    memory = _memory(writer, params, rollout.outputs, steps.mask)
+    return writer.parts.placed(initial, received, memory)
+
+
+def _packed_start(reader, writer, params, steps, key):
+    """What the packed stack starts from, where a row is several sources."""
+    batch_shape = _rows(reader.layer, steps.xs, "source")
+    hands_on = _hands_on(reader, params.encoder, batch_shape)
+    read = read_sources(reader.layer, params.encoder, steps, reader.reverse, hands_on, key)
+    many = *batch_shape, read.index.shape[-1] + 1
+    initial, after_each = (
+        writer.stack(0, 1).initial_carry(params.decoder, shape) for shape in (batch_shape, many)
+    )
+    starts, _ = writer.parts.found(after_each)
+    if hands_on:
+        axis = len(batch_shape)
+        bridge = reader.bridge and jax.vmap(reader.bridge, in_axes=axis, out_axes=axis)
+        starts = _received(read.carries, bridge, starts, writer.receiver)
+    return PackedCarry(
+        index=jnp.full(batch_shape, -1, jnp.int32),
+        source_index=read.index,
+        starts=starts,
+        memory=_memory(writer, params, read.outputs, read.mask),
+        carry=without_memory(initial, writer.parts),
+    )
+
+
+def _hands_on(reader, params, batch_shape):
+    """Whether the receiver is given the encoder's carry after each source."""
+    if reader.bridge and reader.bridge(reader.layer.initial_carry(params, batch_shape)) is None:
+        return False
+    if not reader.layer.causal:
+        raise ValueError(
+            "encoder must be causal for resets in the source, unless bridge gives None: a layer "
+            "that reads a row from both ends has no carry after each of its sources."
+        )
+    return True
+
+
+def _stack_for(writer, carry):
+    """The layer that runs from a carry that `encode` made."""
+    is_packed = isinstance(carry, PackedCarry)
+    own = carry.carry if is_packed else carry
+    num_parts = 2 if writer.score is None else 3
+    if type(own) is not tuple or len(own) != num_parts:
+        raise TypeError(
+            f"carry must be the tuple of {num_parts} that encode makes, got {_kind(own)}."
+        )
+    memory = carry.memory if is_packed else writer.parts.found(carry)[1]
+    if writer.score is None:
+        stack = writer.stack(0, 1)
+    elif isinstance(memory, Memory):
+        stack = writer.stack(*memory.values.shape[-2:])
+    else:
+        raise TypeError(f"carry[1] must hold the Memory of a source, got {_kind(carry[1])}.")
+    return packed_stack(stack, writer.parts, carry.source_index.shape[-1]) if is_packed else stack
+
+
+def _memory(writer, params, outputs, mask):
+    if writer.score is None:
+        return None
+    return source_memory(writer.score, writer.parts.found(params.decoder)[1], outputs, mask)
 
 
 def _causal(model: Any, name: str) -> Layer:
@@ -240,23 +347,15 @@ def _kind(tree: Any) -> str:
     return f"a tuple of {len(tree)}" if type(tree) is tuple else type(tree).__name__
 
 
-def _handed_over(
-    carry: Any,
-    bridge: Any,
-    batch_shape: tuple[int, ...],
-    receiver: Cell | Layer,
-    params: Any,
-    receiver_name: str,
-) -> Any:
-    """The first carry of what writes, from the encoder's last one."""
-    expected = jax.eval_shape(lambda params: receiver.initial_carry(params, batch_shape), params)
+def _received(carry: Any, bridge: Any, expected: Any, receiver: str) -> Any:
+    """The first carry of the receiver, from the encoder's last one."""
     if bridge is None:
         without = f"without a bridge{_bridge_hint(carry, expected)}"
-        name = f"the last carry of encoder, which {receiver_name} starts from {without},"
+        name = f"the last carry of encoder, which {receiver} starts from {without},"
     else:
-        carry, name = bridge(carry), f"the carry that bridge gives to {receiver_name}"
+        carry, name = bridge(carry), f"the carry that bridge gives to {receiver}"
         if carry is None:
-            return receiver.initial_carry(params, batch_shape)
+            return expected
     checks.same_tree(carry, expected, name)
     return carry
 

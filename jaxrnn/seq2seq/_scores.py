@@ -8,9 +8,18 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
+from jaxrnn.factories import ModelValue, model_factory
 
 
-class Score(NamedTuple):
+class _ScoreFields(NamedTuple):
+    init: Callable[..., Any]
+    keys: Callable[[Any, Any], Any]
+    scores: Callable[[Any, Any, Any], Any]
+    num_units: int
+    roles: Any = None
+
+
+class Score(ModelValue, _ScoreFields):
     """How well a source step fits a query, as a record of pure functions.
 
     Attributes:
@@ -18,14 +27,8 @@ class Score(NamedTuple):
         keys: `(params, values) -> keys`, `[..., S, M] -> [..., S, A]`, once for a source.
         scores: `(params, xs, keys) -> scores`, `[T, ..., D]` and `[..., S, A]` to `[T, ..., S]`.
         num_units: A.
-        roles: What the parameters are for, as in `Cell`.
+        roles: what the parameters are for, as in `Cell`.
     """
-
-    init: Callable[..., Any]
-    keys: Callable[[Any, Any], Any]
-    scores: Callable[[Any, Any, Any], Any]
-    num_units: int
-    roles: Any = None
 
 
 class DotScoreParams(NamedTuple):
@@ -51,6 +54,7 @@ class AdditiveScoreParams(NamedTuple):
     }
 
 
+@model_factory
 def dot_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:
     """The scaled dot product of a query and a key.
 
@@ -92,6 +96,7 @@ def dot_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:
     )
 
 
+@model_factory
 def additive_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:
     """A small network on a query and a key.
 

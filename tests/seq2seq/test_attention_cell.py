@@ -1,3 +1,5 @@
+"""Layers of a cell that attends, against loops over rows."""
+
 import functools
 
 import jax
@@ -17,22 +19,26 @@ RESET[0, 4] = True
 f64 = {"param_dtype": jnp.float64}
 SCORE = jr.additive_score(A, **f64)
 LAYER = jr.attention_cell(jr.elman(H, **f64), SCORE, S, M)
+KINDS = {
+    "attention cell": LAYER,
+    "input feeding": jr.input_feeding(jr.elman(H, **f64), SCORE, S, M),
+}
 SUM = jr.simple_cell(
     lambda key, n: (), lambda params, carry, x: carry + x.sum(-1, keepdims=True), 1
 )
 
 
-def setting():
-    params = jax.tree.map(lambda leaf: 1.5 * leaf, LAYER.init(jax.random.key(0), D))
+def setting(layer=LAYER):
+    params = jax.tree.map(lambda leaf: 1.5 * leaf, layer.init(jax.random.key(0), D))
     generator = np.random.default_rng(0)
     values, xs = generator.standard_normal((BATCH, S, M)), generator.standard_normal((BATCH, T, D))
     values[~SOURCE_MASK], xs[~MASK] = np.nan, np.nan
     return params, values, xs
 
 
-def start(params, values, source_mask=SOURCE_MASK):
+def start(params, values, source_mask=SOURCE_MASK, layer=LAYER):
     memory = jr.source_memory(SCORE, params.score, values, source_mask)
-    return LAYER.initial_carry(params, values.shape[:1])._replace(memory=memory)
+    return layer.initial_carry(params, values.shape[:1])._replace(memory=memory)
 
 
 def looked(params, query, values):
@@ -43,32 +49,44 @@ def looked(params, query, values):
     return sum((w * m for w, m in zip(weights, values, strict=True)), np.zeros(M)), weights
 
 
-def loop(params, values, source_mask, xs, mask, reset):
-    """One row, step after step: the outputs and the weights at real steps."""
-    cell, h, ys, maps = params.cell, np.zeros(H), [], []
+def loop(kind, params, values, source_mask, xs, mask, reset):
+    """One row, step after step: the outputs and the weights at real steps, and the last state."""
+    cell, h, fed, ys, maps = params.cell, np.zeros(H), np.zeros(H), [], []
     real = np.flatnonzero(source_mask)
-    for x, is_real, is_new in zip(xs, mask, reset, strict=True):
-        if is_new:
-            h, real = np.zeros(H), real[:0]
-        if not is_real:
-            continue
+
+    def look(query):
         weights, context = np.zeros(S), np.zeros(M)
         if len(real):
-            context, weights[real] = looked(params.score, h, values[real])
-        read = np.concatenate([x, context])
-        h = np.tanh(read @ cell.kernel + h @ cell.recurrent_kernel + cell.bias)
-        ys.append(np.concatenate([h, context]))
+            context, weights[real] = looked(params.score, query, values[real])
         maps.append(weights)
+        return context
+
+    for x, is_real, is_new in zip(xs, mask, reset, strict=True):
+        if is_new:
+            h, fed, real = np.zeros(H), np.zeros(H), real[:0]
+        if not is_real:
+            continue
+        other = look(h) if kind == "attention cell" else fed
+        read = np.concatenate([x, other])
+        h = np.tanh(read @ cell.kernel + h @ cell.recurrent_kernel + cell.bias)
+        if kind == "attention cell":
+            ys.append(np.concatenate([h, other]))
+        else:
+            fed = np.tanh(np.concatenate([look(h), h]) @ params.kernel)
+            ys.append(fed)
     return np.array(ys), np.array(maps), h
 
 
-def test_against_a_loop_in_which_the_context_enters_the_recurrence(x64):
-    params, values, xs = setting()
-    rollout = jr.unroll(LAYER, params, xs, carry=start(params, values), mask=MASK, reset=RESET)
+@pytest.mark.parametrize("kind", KINDS)
+def test_against_a_loop_in_which_the_context_enters_the_recurrence(x64, kind):
+    layer = KINDS[kind]
+    params, values, xs = setting(layer)
+    carry = start(params, values, layer=layer)
+    rollout = jr.unroll(layer, params, xs, carry=carry, mask=MASK, reset=RESET)
     weights, arrays = jr.attention_weights(rollout), jax.device_get(params)
     for row in range(BATCH):
         of_row = (part[row] for part in (values, SOURCE_MASK, xs, MASK, RESET))
-        ys, maps, h = loop(arrays, *of_row)
+        ys, maps, h = loop(kind, arrays, *of_row)
         mask = MASK[row]
         np.testing.assert_allclose(rollout.outputs[row][mask], ys, rtol=1e-10, atol=1e-14)
         np.testing.assert_allclose(weights[row][mask], maps, rtol=1e-10, atol=1e-14)
@@ -95,15 +113,17 @@ def test_it_keeps_the_laws():
     check_layer(jr.attention_cell(jr.gru(H), jr.dot_score(A), S, M))
 
 
-def test_chunks_agree_and_padding_reaches_no_gradient(x64):
-    params, values, xs = setting()
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks_agree_and_padding_reaches_no_gradient(x64, kind):
+    layer = KINDS[kind]
+    params, values, xs = setting(layer)
 
     def run(params, values, xs, cuts):
-        carry, ys = start(params, values), []
+        carry, ys = start(params, values, layer=layer), []
         for first, stop in zip([0, *cuts], [*cuts, T], strict=True):
             piece = np.s_[:, first:stop]
             rollout = jr.unroll(
-                LAYER, params, xs[piece], carry=carry, mask=MASK[piece], reset=RESET[piece]
+                layer, params, xs[piece], carry=carry, mask=MASK[piece], reset=RESET[piece]
             )
             carry = rollout.carry
             ys.append(rollout.outputs)

@@ -175,10 +175,10 @@ def test_errors_name_the_argument():
         jr.source_memory(score, params, values, np.ones(3))
     with pytest.raises(ValueError, match=r"^carry.values must have the shape \(5, 4\)"):
         jr.unroll(layer, params, xs, carry=jr.source_memory(score, params, values[:3]))
-    with pytest.raises(ValueError, match="weights of one cross_attention or attention_cell.*got 0"):
+    with pytest.raises(ValueError, match="weights of one cross_attention, .*got 0"):
         jr.attention_weights(jr.unroll(jr.gru(2), jr.gru(2).init(jax.random.key(0), D), xs))
     info = jr.unroll(layer, params, xs).info
-    with pytest.raises(ValueError, match="weights of one cross_attention or attention_cell.*got 2"):
+    with pytest.raises(ValueError, match="weights of one cross_attention, .*got 2"):
         jr.attention_weights(jr.Rollout((), (), (info, info)))
 
 

@@ -16,6 +16,7 @@ from support.encoder_decoders import (
     T,
     V,
     loop,
+    model,
     setting,
     stepper,
 )
@@ -93,7 +94,7 @@ def test_streaming_and_chunks_agree_with_teacher_forcing(x64):
     built, params, source, xs = setting("additive")
     start = built.encode(params, source, mask=SOURCE_MASK)
     layer = built.decoder(start)
-    assert layer is built.decoder(start)
+    assert layer == built.decoder(start)
     whole = built.teacher_forced(params, source, xs, source_mask=SOURCE_MASK, mask=MASK)
     step, carry, ys = stepper(layer), start, []
     for t in range(T):
@@ -184,6 +185,16 @@ def test_one_compilation_for_one_size_of_source():
     assert len(traces) == 2
 
 
+@KINDS
+def test_models_made_twice_write_by_equal_layers(x64, kind, reverse_source):
+    built, params, source, _ = setting(kind, reverse_source)
+    again = model.__wrapped__(kind, reverse_source)
+    for reset in (None, np.zeros_like(SOURCE_MASK)):
+        carry = built.encode(params, source, mask=SOURCE_MASK, reset=reset)
+        layers = built.decoder(carry), again.decoder(carry)
+        assert layers[0] == layers[1] and hash(layers[0]) == hash(layers[1])
+
+
 def test_errors_name_the_argument():
     cell, readout = jr.gru(H), jr.dense(V)
     both = jr.bidirectional(cell, cell)
@@ -197,14 +208,14 @@ def test_errors_name_the_argument():
         jr.encoder_decoder(cell, cell, readout, attention="dot")
     with pytest.raises(TypeError, match="^bridge must be a function"):
         jr.encoder_decoder(cell, cell, readout, bridge=3)
-    with pytest.raises(TypeError, match="^attending_cell must be a Cell or None"):
-        jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=readout)
+    with pytest.raises(TypeError, match="^attention_cell must be a Cell or None"):
+        jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attention_cell=readout)
     noisy, matrix = jr.recurrent_dropout(cell, 0.5), cell._replace(num_feature_axes=2)
     for wrong, message in ((noisy, "draw no noise"), (matrix, "read one vector a step")):
-        with pytest.raises(ValueError, match=f"^attending_cell must {message}"):
-            jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attending_cell=wrong)
-    with pytest.raises(ValueError, match="^attention must be a Score for an attending_cell"):
-        jr.encoder_decoder(cell, cell, readout, attending_cell=cell)
+        with pytest.raises(ValueError, match=f"^attention_cell must {message}"):
+            jr.encoder_decoder(cell, cell, readout, attention=jr.dot_score(3), attention_cell=wrong)
+    with pytest.raises(ValueError, match="^attention must be a Score for an attention_cell"):
+        jr.encoder_decoder(cell, cell, readout, attention_cell=cell)
     with pytest.raises(TypeError, match="^reverse_source must be True or False"):
         jr.encoder_decoder(cell, cell, readout, reverse_source=1)
 

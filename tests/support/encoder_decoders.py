@@ -106,38 +106,52 @@ KINDS = pytest.mark.parametrize(
 )
 
 
+INSIDE = {
+    "bahdanau": {"attention": SCORES["additive"], "attention_cell": jr.gru(H, **f64)},
+    "fed": {"attention": SCORES["dot"], "input_feeding": jr.gru(H, **f64)},
+}
+
+
 @functools.cache
-def bahdanau():
+def attending(kind):
+    """As `setting`, with a cell that attends."""
     built = jr.encoder_decoder(
-        jr.gru(H, **f64),
-        jr.embed(3, **f64),
-        jr.dense(V, **f64),
-        attention=SCORES["additive"],
-        attending_cell=jr.gru(H, **f64),
+        jr.gru(H, **f64), jr.embed(3, **f64), jr.dense(V, **f64), **INSIDE[kind]
     )
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: 1.5 * leaf, built.init(jax.random.key(0), D, V))
     return built, params, *setting("additive")[2:]
 
 
-def bahdanau_loop(params, source, xs, num_written=0):
-    """One unpadded row: the last state looks, and the context is read with the token."""
+def attending_loop(kind, params, source, xs, num_written=0):
+    """One unpadded row: the last state looks before the step, or the new one after it."""
     embedding, attends, readout = params.decoder
     carry, memory = jr.gru(H, **f64).initial_carry(params.encoder), []
     for x in source:
         carry, m = STEP(params.encoder, carry, x)
         memory.append(np.asarray(m))
-    logits, maps, xs = [], [], list(xs)
+
+    def look(query):
+        if not memory:
+            return np.zeros(H), []
+        score = "additive" if kind == "bahdanau" else "dot"
+        weights = softmax(scores_of(score, attends.score, query, memory))
+        return sum(w * m for w, m in zip(weights, memory, strict=True)), weights
+
+    fed, logits, maps, xs = np.zeros(H), [], [], list(xs)
     for t in range(len(xs) + num_written):
         if t == len(xs):
             xs.append(int(np.argmax(logits[-1])))
-        query, context, weights = np.asarray(carry.h), np.zeros(H), []
-        if memory:
-            weights = softmax(scores_of("additive", attends.score, query, memory))
-            context = sum(w * m for w, m in zip(weights, memory, strict=True))
-        read = np.concatenate([embedding.table[xs[t]], context])
-        carry, d = STEP(attends.cell, carry, read)
-        logits.append(np.concatenate([d, context]) @ readout.kernel + readout.bias)
+        if kind == "bahdanau":
+            context, weights = look(np.asarray(carry.h))
+            read = np.concatenate([embedding.table[xs[t]], context])
+            carry, d = STEP(attends.cell, carry, read)
+            y = np.concatenate([d, context])
+        else:
+            carry, d = STEP(attends.cell, carry, np.concatenate([embedding.table[xs[t]], fed]))
+            context, weights = look(np.asarray(d))
+            y = fed = np.tanh(np.concatenate([context, d]) @ attends.kernel)
+        logits.append(y @ readout.kernel + readout.bias)
         maps.append(weights)
     return np.array(logits), maps, xs
 
@@ -151,7 +165,7 @@ def bahdanau_of_words(bridge, decoder=None):
         decoder or jr.embed(5),
         jr.dense(V),
         attention=jr.additive_score(3),
-        attending_cell=jr.gru(H),
+        attention_cell=jr.gru(H),
         bridge=bridge,
     )
     return built, built.init(jax.random.key(0), V, V)
