@@ -1,8 +1,10 @@
-"""Models as values: equal, hashed, printed and pickled by the call that made them."""
+"""Models and evaluators as values: compared, printed and pickled by the call that made them."""
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -11,7 +13,7 @@ Made = TypeVar("Made")
 
 
 class FactoryCall(NamedTuple):
-    """What a factory was given, without arguments that are the default."""
+    """A call of a factory, without the arguments that are at their default."""
 
     factory: Callable[..., Any]
     args: tuple[Any, ...]
@@ -19,14 +21,15 @@ class FactoryCall(NamedTuple):
 
 
 class ModelValue:
-    """What `Cell` and `Layer` have beside their fields: the call that made them.
+    """Base of `Cell` and `Layer`: it remembers the call that made the model, and compares by it.
 
-    A record that no `model_factory` made, or one of whose fields was replaced, is compared by its
-    fields, which are functions and equal only to themselves.
+    A record that no `model_factory` made, and one whose fields were replaced, has no such call. It
+    is compared by its fields, which are functions and equal only to themselves.
     """
 
     made_by: FactoryCall | None = None
 
+    # Cached, because `unroll` compares models in every call.
     @functools.cached_property
     def _compared(self) -> Any:
         fields: Any = self if self.made_by is None else self.made_by
@@ -51,34 +54,36 @@ class ModelValue:
         return written(self.made_by.factory.__name__, *self.made_by[1:])
 
     def __copy__(self) -> Any:
-        """The model itself: it cannot be changed."""
+        """The model itself, because it cannot be changed."""
         return self
 
     def __deepcopy__(self, memo: Any) -> Any:
-        """The model itself: it cannot be changed."""
+        """The model itself, because it cannot be changed."""
         return self
 
     def __reduce__(self) -> Any:
         """Pickles by the call, because what factories close over cannot be pickled."""
         if self.made_by is None:
             return type(self), tuple(self)  # pyright: ignore[reportArgumentType]
-        return functools.partial(self.made_by.factory, **self.made_by.kwargs), self.made_by.args
+        factory, args, kwargs = self.made_by
+        kwargs = {name: _by_name(value) for name, value in kwargs.items()}
+        return functools.partial(factory, **kwargs), tuple(map(_by_name, args))
 
 
 def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
-    """Makes the models that `factory` returns values: two equal calls give equal models.
+    """Turns the models that `factory` returns into values: equal calls give equal models.
 
     `unroll` compiles once for equal models, so a model may be made where it is used. A factory
-    must return the same model for the same arguments. Arguments are equal by value where they are
-    numbers, words, models, evaluators, or trees of those, and otherwise when they are the same
-    object: a lambda written twice is two functions.
+    must return the same model for the same arguments. Arguments are compared by value if they are
+    numbers, strings, models, evaluators, or trees of those, and by identity otherwise: a lambda
+    that is written twice is two functions.
 
     Args:
         factory: function of any arguments that returns a `Cell` or a `Layer`. Its models can be
-            pickled when it is found by its name in its module.
+            pickled if it can be imported by its name.
 
     Returns:
-        The factory; its models remember the call.
+        The factory, whose models remember the call that made them.
 
     Example:
         >>> import jaxrnn as jr
@@ -96,7 +101,7 @@ def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Mad
     @functools.wraps(factory)
     def make(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
         model: Any = factory(*args, **kwargs)
-        # A copy, because the factory may return a model that another call made.
+        # A copy, because the factory may return a model that remembers another call.
         model = type(model)(*model)
         bound = signature.bind(*args, **kwargs)
         for name, value in list(bound.arguments.items()):
@@ -109,9 +114,9 @@ def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Mad
 
 
 def comparable(value: Any) -> Any:
-    """Something hashable that is equal for two arguments exactly when they mean the same.
+    """A hashable value, equal for two arguments exactly when they mean the same.
 
-    Types count, because 1, 1.0 and True are equal in Python and different arguments here.
+    Types are compared too: 1, 1.0 and True are equal in Python, but different arguments here.
     """
     if isinstance(value, ModelValue):
         return value
@@ -128,24 +133,48 @@ def comparable(value: Any) -> Any:
     return type(value), value
 
 
+class _Named:
+    """A function that is pickled by its name: those of `jax.numpy` cannot pickle themselves."""
+
+    def __init__(self, module: str, name: str):
+        self.place = module, name
+
+    def __reduce__(self) -> Any:
+        return _find, self.place
+
+
+def _find(module: str, name: str) -> Any:
+    return operator.attrgetter(name)(importlib.import_module(module))
+
+
+def _by_name(value: Any) -> Any:
+    """A function as its name, where the name leads back to it; anything else as it is."""
+    try:
+        place = value.__module__, value.__qualname__
+        return _Named(*place) if _find(*place) is value else value
+    except (AttributeError, ImportError):
+        return value
+
+
 class EvaluatorValue:
-    """What evaluators, which are frozen dataclasses, share: a repr that is the call."""
+    """Base of the evaluators, which are frozen dataclasses: its repr is the call that makes one."""
 
     def __repr__(self) -> str:
-        """The call that makes the evaluator, without options that are the default."""
+        """The call that makes the evaluator, without options that are at their default."""
         fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
         options = {
             field.name: getattr(self, field.name)
             for field in fields
             if getattr(self, field.name) != field.default
         }
+        # The first option is written without its name, as a person writes `chunked(16)`.
         first = () if not fields or fields[0].name not in options else (fields[0].name,)
         args = tuple(options.pop(name) for name in first)
         return written(type(self).__name__.lower(), args, options)
 
 
 class _Identity:
-    """A value without a hash, an array say, which is equal only to itself."""
+    """A value that has no hash, such as an array, and is equal only to itself."""
 
     def __init__(self, value: Any):
         self.value = value
@@ -158,7 +187,7 @@ class _Identity:
 
 
 def written(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """A call as a person would write it: functions by their names."""
+    """A call as a person would write it, with functions by their names."""
     words = [_word(value) for value in args]
     words += [f"{key}={_word(value)}" for key, value in kwargs.items()]
     return f"{name}({', '.join(words)})"

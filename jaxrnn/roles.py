@@ -1,8 +1,8 @@
-"""What each parameter is for, as the models declare it.
+"""The role of each parameter, as its model declares it, and gradient norms by role.
 
-The class of a record of parameters says it in an attribute `roles`; a model says it in the field of
-that name, for parameters without a class of their own. Both are tree prefixes of the parameters: a
-word for everything below, or an entry for each child, by its name.
+A class of parameters declares the roles of its fields in an attribute `roles`. For parameters that
+have no such class, the model declares them in its field of that name. Both are tree prefixes of the
+parameters: one word for everything below, or an entry for each child, by its name.
 """
 
 from typing import Any, NamedTuple
@@ -15,16 +15,16 @@ ROLES = ("input", "recurrent", "ssm", "readout")
 
 
 def parameter_labels(params: Any, model: Any = None) -> Any:
-    """Names what each parameter is for, as `optax.multi_transform` wants it.
+    """Labels each parameter with its role, in the form that `optax.multi_transform` takes.
 
-    * `"input"`: it reads x (kernels, embedding tables, and their biases).
-    * `"recurrent"`: it multiplies the carry, or is a learned initial one.
-    * `"ssm"`: an eigenvalue, a rate or a step of a linear recurrence, which wants no weight decay
-      and a smaller learning rate.
-    * `"readout"`: it makes outputs of what was read: output kernels, skips, norms, dense layers.
-    * `"unlabelled"`: nobody has declared what it is for.
+    * `"input"`: reads x (kernels, embedding tables, and their biases).
+    * `"recurrent"`: multiplies the carry, or is a learned initial carry.
+    * `"ssm"`: is an eigenvalue, a rate or a step size of a linear recurrence, which should have no
+      weight decay and a smaller learning rate.
+    * `"readout"`: computes outputs (output kernels, skips, norms, dense layers).
+    * `"unlabelled"`: has no declared role.
 
-    The class of a record of parameters declares the roles of its fields,
+    A class of parameters declares the roles of its fields,
 
         class ElmanParams(NamedTuple):
             kernel: Any
@@ -32,24 +32,24 @@ def parameter_labels(params: Any, model: Any = None) -> Any:
             bias: Any
             roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
 
-    or one word for all of them. A field that holds the parameters of another model has no entry:
-    their own class says it. Where parameters have no such class, the model declares their roles:
-    see `simple_cell`.
+    or one word for all of them. A field that holds the parameters of another model needs no entry,
+    because their own class declares their roles. For parameters without such a class the model
+    declares the roles: see `simple_cell`.
 
     Args:
-        params: The parameters of a model, or any tree of those.
-        model: The model whose parameters these are. What it declares counts before what the
-            classes of the parameters declare. For `optax.multi_transform` it is bound by
+        params: the parameters of a model, or any tree of such parameters.
+        model: the model whose parameters these are. Its declaration takes precedence over those of
+            the classes. For `optax.multi_transform` bind it with
             `functools.partial(parameter_labels, model=model)`.
 
     Returns:
         A tree like `params` of strings.
 
     Raises:
-        TypeError: A declared role is not a string, roles go on where the parameters end, or
-            `model` is not a record with roles.
-        ValueError: A declared role is another word, or is declared for a parameter that does not
-            exist.
+        TypeError: A declared role is not a string, a tree of roles is deeper than the parameters,
+            or `model` is not a record with roles.
+        ValueError: A declared role is not one of these words, or is declared for a parameter that
+            does not exist.
 
     Example:
         >>> import optax, jaxrnn as jr
@@ -57,8 +57,8 @@ def parameter_labels(params: Any, model: Any = None) -> Any:
         >>> parameter_labels(params)
         ElmanParams(kernel='input', recurrent_kernel='recurrent', bias='input')
 
-        State spaces with a learning rate of their own and no weight decay; here the gradient is
-        zero, so that decay alone moves what it moves:
+        State-space parameters get their own learning rate and no weight decay. The gradient here is
+        zero, so only weight decay changes a parameter:
 
         >>> params = jr.mamba(4).init(jax.random.key(0), 2)
         >>> others = optax.adamw(1e-2, weight_decay=0.1)
@@ -79,7 +79,7 @@ def parameter_labels(params: Any, model: Any = None) -> Any:
 
 
 class GradientNorms(NamedTuple):
-    """Global norms: `total`, and those of its parts `recurrent` (ssm too), `input`, `readout`.
+    """Norms of a gradient: `total`, and its parts `recurrent` (with `"ssm"`), `input`, `readout`.
 
     A part is None when no parameter has its label.
     """
@@ -91,24 +91,24 @@ class GradientNorms(NamedTuple):
 
 
 def gradient_norms(gradients: Any, model: Any = None) -> GradientNorms:
-    """The norm of a gradient by what its parameters are for: recurrent against input.
+    """The norms of a gradient by the roles of the parameters, such as recurrent and input.
 
-        ‖g‖ = √Σ |gᵢ|² over the parameters of one of the `parameter_labels`
+        ‖g‖ = √Σ |gᵢ|² over the parameters with one of the `parameter_labels`
 
-    Recurrent norms orders of magnitude below those of the input say that long paths through time
-    contribute nothing; no clipping restores them.
+    A recurrent norm that is orders of magnitude smaller than the input norm shows that long paths
+    through time contribute nothing, which no clipping restores.
 
     Args:
-        gradients: A tree like the parameters, real or complex.
-        model: The model whose parameters these are, as in `parameter_labels`.
+        gradients: a tree like the parameters, real or complex.
+        model: the model whose parameters these are, as in `parameter_labels`.
 
     Returns:
         `GradientNorms`, computed in at least float32. A part is None when no parameter has its
-        label; unlabelled parameters count in `total` alone.
+        label; unlabelled parameters count only in `total`.
 
     Raises:
-        TypeError: As `parameter_labels`.
-        ValueError: As `parameter_labels`.
+        TypeError: As in `parameter_labels`.
+        ValueError: As in `parameter_labels`.
 
     Example:
         >>> import jaxrnn as jr
@@ -119,7 +119,7 @@ def gradient_norms(gradients: Any, model: Any = None) -> GradientNorms:
         (5.0, 3.0, 4.0, None)
     """
     labels = jax.tree.leaves(parameter_labels(gradients, model))
-    # A square of float16 overflows beyond 256.
+    # The square of a float16 number above 256 overflows.
     leaves = [
         jnp.asarray(leaf, jnp.promote_types(jnp.result_type(leaf), jnp.float32))
         for leaf in jax.tree.leaves(gradients)
@@ -147,12 +147,12 @@ def check_roles(roles: Any, name: str = "roles") -> None:
 
 
 def _labels(params: Any, roles: Any, name: str) -> Any:
-    """The labels of a tree from the roles given for it, and where None is given from its classes.
+    """The labels of a tree: by the roles given for it, and where those are None by its classes.
 
     Args:
-        params: The tree.
-        roles: A tree prefix of it, whose words are roles.
-        name: What an error calls `roles`.
+        params: the tree.
+        roles: a tree prefix of it with roles.
+        name: what an error calls `roles`.
     """
     if isinstance(roles, str):
         return jax.tree.map(lambda leaf: roles, params)
@@ -160,7 +160,7 @@ def _labels(params: Any, roles: Any, name: str) -> Any:
         if roles is not None:
             raise TypeError(f"{name} must be one role for one array, got {roles!r}.")
         return "unlabelled"
-    # One level at a time, because only a node itself, and not its leaves, shows its class.
+    # One level at a time, because the class is known at the node and not at its leaves.
     children = _children(params)
     by_class, class_name = _declared(type(params), children)
     given, declared = _of_each(roles, children, name), _of_each(by_class, children, class_name)
@@ -175,7 +175,7 @@ def _labels(params: Any, roles: Any, name: str) -> Any:
 
 
 def _children(tree: Any) -> dict[str, Any]:
-    """What is one level below the root of a tree, by its name or number."""
+    """The children of the root of a tree, by name or number."""
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)[0]
     return {jax.tree_util.keystr(path, simple=True): child for path, child in paths}
 
@@ -183,14 +183,14 @@ def _children(tree: Any) -> dict[str, Any]:
 def _declared(record: type, fields: Any) -> tuple[Any, str]:
     """The roles that a class declares, and their name in errors."""
     name = f"{record.__name__}.roles"
-    # A field named roles is a parameter, not a declaration.
+    # A field that is named `roles` is a parameter, not a declaration.
     roles = None if "roles" in fields else getattr(record, "roles", None)
     check_roles(roles, name)
     return roles, name
 
 
 def _of_each(roles: Any, children: Any, name: str) -> dict[str, Any]:
-    """The roles of the children of a node, by their name."""
+    """The roles of the children of a node, by their names."""
     if isinstance(roles, str):
         return dict.fromkeys(children, roles)
     entries = _children(roles)

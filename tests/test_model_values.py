@@ -17,12 +17,13 @@ FACTORIES = {
 FACTORIES |= {
     "lstm with options": lambda: jr.lstm(4, peephole=True, forget_bias=2.0),
     "elman identity": lambda: jr.elman(4, identity),
+    "elman relu": lambda: jr.elman(4, activation=jax.nn.relu),
     "learned zoneout": lambda: jr.learned_initial_carry(
         jr.zoneout(jr.lstm(4), jr.cells.LSTMCarry(h=0.1, c=0.5))
     ),
     "recurrent dropout": lambda: jr.recurrent_dropout(jr.gru(4), 0.3),
     "stack": lambda: jr.serial(jr.bidirectional(jr.lstm(3), merge="sum"), jr.dense(2, jnp.tanh)),
-    "block": lambda: jr.block(jr.gru(4)),
+    "block": lambda: jr.block(jr.gru(4), 4),
     "reversed newton": lambda: jr.recurrent(jr.gru(4), jr.newton(tol=1e-4), reverse=True),
     "cross attention": lambda: jr.cross_attention(jr.dot_score(3), 5, 4),
     "simple cell": lambda: jr.simple_cell(no_params, add, num_outputs=4),
@@ -63,7 +64,7 @@ def test_the_repr_is_the_call():
     assert repr(jr.gru(num_units=4, reset_after=True)) == "gru(4)"
     assert repr(jr.recurrent(jr.s4d(16), jr.convolution())) == "recurrent(s4d(16), convolution())"
     assert repr(jr.sequential(checkpoint="sqrt")) == "sequential(checkpoint='sqrt')"
-    assert repr(jr.chunked(4, jr.newton())) == "chunked(4, newton())"
+    assert repr(jr.chunked(4, jr.newton())) == "chunked(4, inner=newton())"
 
 
 def test_a_replaced_field_makes_another_model():

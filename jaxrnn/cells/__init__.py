@@ -1,4 +1,4 @@
-"""Cells: one step of a recurrence each, one model a file; and wrappers from cell to cell."""
+"""Cells, each one step of a recurrence in a file of its own, and wrappers from cell to cell."""
 
 from jaxrnn.cells._diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
 from jaxrnn.cells._diagonal_rnn import diagonal_rnn as diagonal_rnn

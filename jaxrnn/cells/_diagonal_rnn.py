@@ -46,28 +46,29 @@ def diagonal_rnn(
         λ = σ(u) in (0, 1)  or  2 σ(u) - 1 = tanh(u / 2) in (-1, 1),  u = eigenvalue_logit
 
     `selective` makes the eigenvalues depend on the input, u = xₜ W_λ + eigenvalue_logit; the
-    recurrence stays linear in h. With eigenvalues of both signs such a cell tracks a state: a step
-    with λ = -1 flips the sign of h, which is parity. With eigenvalues in (0, 1) none can for every
-    length, in finite precision (Grazzi et al. 2024, arXiv:2411.12537). |λ| starts as in the LRU,
-    uniform over the area of the ring r_min <= |λ| <= r_max, with a random sign where both are
-    allowed, and W starts normal with columns of variance (1 - λ²) / D, so that white noise of
-    variance 1 makes states of variance 1.
+    recurrence stays linear in h. With eigenvalues of both signs such a cell can track a state: a
+    step with λ = -1 flips the sign of h, which computes parity. With eigenvalues in (0, 1) no such
+    cell can do that for every length in finite precision (Grazzi et al. 2024, arXiv:2411.12537).
+
+    |λ| starts as in the LRU, uniform over the area of the ring r_min <= |λ| <= r_max, with a random
+    sign where both are allowed. W starts normal with columns of variance (1 - λ²) / D, so that
+    white noise of variance 1 gives states of variance 1.
 
     Args:
         num_units: H.
         eigenvalue_range: (0, 1) or (-1, 1).
-        selective: Eigenvalues read the input.
-        r_min: The smallest initial |λ|.
-        r_max: The largest initial |λ|.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        selective: whether the eigenvalues depend on the input.
+        r_min: the smallest initial |λ|.
+        r_max: the largest initial |λ|.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is no int or `selective` no bool.
-        ValueError: `num_units` is below 1, `eigenvalue_range` is another pair, or not
-            0 <= r_min < r_max <= 1.
+        TypeError: `num_units` is not an int, or `selective` is not a bool.
+        ValueError: `num_units` is below 1, `eigenvalue_range` is another pair, or
+            0 <= r_min < r_max <= 1 does not hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -108,7 +109,7 @@ def diagonal_rnn(
 
 
 def _logits(key, rates, signed):
-    """u of |λ| = exp(-rates), with a random sign if signed."""
+    """The logits u for |λ| = exp(-rates), with a random sign if signed."""
     log_missing = jnp.log(-jnp.expm1(-rates))
     if not signed:
         return -rates - log_missing

@@ -1,4 +1,4 @@
-"""Initial eigenvalues of linear cells: where memories of which lengths start."""
+"""Initial eigenvalues and step sizes of linear cells, which set how long they remember."""
 
 import math
 from typing import Any
@@ -8,29 +8,29 @@ import jax.numpy as jnp
 
 from jaxrnn.cells._initializers import draw_dtype
 
-# Draws keep this far from the ends of [0, 1], where logarithms of rates are infinite.
+# Distance of draws from the ends of [0, 1], where logarithms of rates are infinite.
 _MARGIN = 1e-6
 
 
 def ring(key: Any, num: int, r_min: float, r_max: float, dtype: Any = jnp.float32) -> Any:
-    """Rates ν of decay for which exp(-ν) is uniform over the area of a ring.
+    """Decay rates ν for which exp(-ν) is uniform over the area of a ring.
 
         u ~ U(0, 1),  1 - r² = (1 - r_max²) + u (r_max² - r_min²),  ν = -log r
 
-    Orvieto et al. 2023, arXiv:2303.06349. Computed from 1 - r², which keeps its digits near 1.
+    Orvieto et al. 2023, arXiv:2303.06349. ν is computed from 1 - r², which is accurate near r = 1.
 
     Args:
         key: PRNG key.
-        num: How many.
-        r_min: The inner radius, at least 0.
-        r_max: The outer radius, at most 1.
-        dtype: Of the result.
+        num: number of rates.
+        r_min: the inner radius, at least 0.
+        r_max: the outer radius, at most 1.
+        dtype: dtype of the result.
 
     Returns:
         `[num]`, positive and finite.
 
     Raises:
-        ValueError: Not 0 <= r_min < r_max <= 1.
+        ValueError: 0 <= r_min < r_max <= 1 does not hold.
 
     Example:
         >>> radii = jnp.exp(-ring(jax.random.key(0), 100, 0.5, 0.9))
@@ -52,20 +52,22 @@ def open_uniform(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> 
 def check_radii(r_min: float, r_max: float) -> None:
     """Raises unless 0 <= r_min < r_max <= 1."""
     if not 0 <= r_min < r_max <= 1:
-        raise ValueError(f"r_min < r_max must be radii in [0, 1], got {r_min} and {r_max}.")
+        raise ValueError(
+            f"r_min and r_max must satisfy 0 <= r_min < r_max <= 1, got {r_min} and {r_max}."
+        )
 
 
 def log_steps(
     key: Any, shape: tuple[int, ...], step_min: float, step_max: float, dtype: Any = jnp.float32
 ) -> Any:
-    """Logarithms of steps Δ that cover time scales evenly, log Δ ~ U(log step_min, log step_max).
+    """Logarithms of step sizes Δ, log Δ ~ U(log step_min, log step_max), for even time scales.
 
     Args:
         key: PRNG key.
-        shape: Of the result.
-        step_min: The smallest Δ.
-        step_max: The largest Δ.
-        dtype: Of the result.
+        shape: shape of the result.
+        step_min: the smallest Δ.
+        step_max: the largest Δ.
+        dtype: dtype of the result.
 
     Returns:
         An array of `shape`.
@@ -80,16 +82,16 @@ def log_steps(
 
 
 def softplus_bias(key: Any, num_units: int, dtype: Any = jnp.float32) -> Any:
-    """Biases b whose steps softplus(b) are log-uniform in 0.001 ... 0.1, `[num_units]`.
+    """Biases b `[num_units]` for which the steps softplus(b) are log-uniform in 0.001 ... 0.1.
 
-    Where the steps of Mamba start (arXiv:2312.00752); b = log(exp(Δ) - 1) without overflow.
+    The steps of Mamba start like that (arXiv:2312.00752); b = log(exp(Δ) - 1) without overflow.
     """
     steps = jnp.exp(log_steps(key, (num_units,), 1e-3, 1e-1, draw_dtype(dtype)))
     return (steps + jnp.log(-jnp.expm1(-steps))).astype(dtype)
 
 
 def log_rates(key: Any, num_units: int, dtype: Any = jnp.float32) -> Any:
-    """Logarithms of rates from U(1, 16), `[num_units]`: where the heads of Mamba-2 start."""
+    """Logarithms of rates from U(1, 16), `[num_units]`, the initial rates of Mamba-2's heads."""
     return jnp.log(1 + 15 * open_uniform(key, (num_units,), dtype)).astype(dtype)
 
 
@@ -97,6 +99,6 @@ def check_steps(step_min: float, step_max: float) -> None:
     """Raises unless 0 < step_min <= step_max."""
     if not 0 < step_min <= step_max:
         raise ValueError(
-            f"step_min and step_max must keep 0 < step_min <= step_max, "
+            f"step_min and step_max must satisfy 0 < step_min <= step_max, "
             f"got {step_min} and {step_max}."
         )

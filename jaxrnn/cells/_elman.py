@@ -68,20 +68,20 @@ def elman(
 
         hₜ = φ(xₜ W + hₜ₋₁ U + b),  yₜ = hₜ
 
-    Elman 1990, "Finding structure in time". One bias, so DH + H² + H parameters; torch keeps two
-    biases of which only the sum matters. A `recurrent_kernel` that starts as the identity,
-    with `jax.nn.relu`, is the IRNN of Le et al. 2015 (arXiv:1504.00941).
+    Elman 1990, "Finding structure in time". There is one bias, so DH + H² + H parameters; torch
+    keeps two biases, of which only the sum matters. A `recurrent_kernel` that starts as the
+    identity, with `jax.nn.relu`, is the IRNN of Le et al. 2015 (arXiv:1504.00941).
 
     Args:
         num_units: H.
         activation: φ, elementwise: `jnp.tanh`, `jax.nn.relu`, the identity, or any function.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `ElmanCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is no int or `activation` no function.
+        TypeError: `num_units` is not an int, or `activation` is not a function.
         ValueError: `num_units` is below 1.
 
     Example:

@@ -23,8 +23,9 @@ class EMAParams(NamedTuple):
 
 
 def project(params: EMAParams, x: Any) -> tuple[Any, Any]:
-    """a = α and b = (1 - α) x, `[D]` and `[..., D]`; 1 - α = σ(-decay_logit) does not cancel."""
+    """a = α and b = (1 - α) x, `[D]` and `[..., D]`."""
     checks.width(x, params.decay_logit)
+    # 1 - α = σ(-decay_logit), without the cancellation of a difference.
     return jax.nn.sigmoid(params.decay_logit), jax.nn.sigmoid(-params.decay_logit) * x
 
 
@@ -34,20 +35,20 @@ def ema(decay: float | Sequence[float] = 0.9, *, param_dtype: Any = jnp.float32)
 
         hₜ = α ⊙ hₜ₋₁ + (1 - α) ⊙ xₜ,  yₜ = hₜ,  α = σ(decay_logit)
 
-    An observation m steps old has the weight (1 - α) αᵐ, and α = exp(-1 / τ) forgets over τ steps.
-    The average starts at 0 and is not corrected for that. The decays are parameters, and no
-    optimiser brings α past 0 or 1; `optax.set_to_zero` on them keeps them fixed.
+    An observation that is m steps old has the weight (1 - α) αᵐ, and α = exp(-1 / τ) forgets over τ
+    steps. The average starts at 0 and is not corrected for that. The decays are parameters; α stays
+    between 0 and 1 under any optimiser, and `optax.set_to_zero` keeps the decays fixed.
 
     Args:
-        decay: The initial α of every feature, or one for each of the D features.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        decay: initial α of every feature, or a sequence with one for each of the D features.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., D]`, carry `LinearCarry(h [..., D])`.
 
     Raises:
-        TypeError: A decay is no number.
-        ValueError: A decay is not in (0, 1), or (in `init`) there are not D of them.
+        TypeError: A decay is not a number.
+        ValueError: A decay is not in (0, 1), or (in `init`) their number is not D.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -12,7 +12,7 @@ from jaxrnn.types import Cell, Split
 
 
 class GRUParams(NamedTuple):
-    """Parameters; gates stand in the order r, z, n.
+    """Parameters, with the gates in the order r, z, n.
 
     `kernel [D, 3*H]`, `recurrent_kernel [H, 3*H]`, `bias [3*H]`, and `recurrent_bias [H]` of n in
     the reset-after form (None in the other).
@@ -37,10 +37,10 @@ class GRUCarry(NamedTuple):
 
 
 class GRUMix(NamedTuple):
-    """What the pointwise part of a step reads: pre-activations.
+    """The pre-activations that the pointwise part of a step reads.
 
-    `gates [..., 2*H]` of r and z, `n [..., H]` that still lacks r ⊙ `recurrent [..., H]`. In the
-    reset-before form r is spent: `gates [..., H]` of z, and `recurrent` is None.
+    `gates [..., 2*H]` are those of r and z, and `n [..., H]` still lacks r ⊙ `recurrent [..., H]`.
+    In the reset-before form r is already applied: `gates [..., H]` is z, and `recurrent` is None.
     """
 
     gates: Any
@@ -68,7 +68,8 @@ def mix(params: GRUParams, carry: GRUCarry, z: Any) -> GRUMix:
 
 def update(carry: GRUCarry, u: GRUMix) -> GRUCarry:
     """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`."""
-    # Both gates at once: XLA's CPU loops over parts of one array are ten times slower.
+    # Both gates at once, and split afterwards: XLA's CPU backend does not vectorise a loop that
+    # takes two slices of one array through `exp` or `tanh`, which is ten times slower.
     z, n = jax.nn.sigmoid(u.gates), u.n
     if u.recurrent is not None:
         r, z = jnp.split(z, 2, axis=-1)
@@ -97,23 +98,24 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         n = tanh(xₜ W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
         hₜ = (1 - z) ⊙ n + z ⊙ hₜ₋₁,  yₜ = hₜ
 
-    Cho et al. 2014 (arXiv:1406.1078; v3 puts the reset gate before the product, v1 after), with
-    biases. cuDNN, torch and flax linen put it after, where h meets one product instead of two. The
-    two are different functions. z keeps the old h, as in Cho et al., torch and keras; in Chung et
-    al. 2014 (arXiv:1412.3555) and haiku it admits the new one, which is the same cell with the
-    parameters of z negated. One bias for r and z; torch keeps two, of which only the sum matters.
+    Cho et al. 2014 (arXiv:1406.1078; v3 puts the reset gate before the product, v1 after it), with
+    biases. cuDNN, torch and flax linen put it after, so that h needs one product instead of two.
+    The two forms are different functions. z keeps the old h, as in Cho et al., torch and keras; in
+    Chung et al. 2014 (arXiv:1412.3555) and haiku z admits the new one, which is the same cell with
+    the parameters of z negated. r and z have one bias each; torch keeps two, of which only the sum
+    matters.
 
     Args:
         num_units: H.
-        reset_after: The form, see above.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        reset_after: whether the reset gate comes after the recurrent product.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `GRUCarry(h [..., H])`; 3(DH + H² + H) parameters,
         H more with `reset_after`.
 
     Raises:
-        TypeError: `num_units` is no int or `reset_after` no bool.
+        TypeError: `num_units` is not an int, or `reset_after` is not a bool.
         ValueError: `num_units` is below 1.
 
     Example:

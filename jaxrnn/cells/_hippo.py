@@ -1,6 +1,6 @@
-"""HiPPO-LegS, its normal part, and the diagonal matrices that stand for it.
+"""HiPPO-LegS, its normal part, and the diagonal matrices that approximate it.
 
-Everything here is a constant of float64 numpy: it is made once, in `init`, and then cast.
+All of these are float64 numpy constants, which `init` casts.
 """
 
 import numpy as np
@@ -32,8 +32,9 @@ def hippo_legs(state_size: int) -> tuple[np.ndarray, np.ndarray]:
 def hippo_normal(state_size: int) -> np.ndarray:
     """The normal part of HiPPO-LegS, S = A + P Pᵀ with Pₙ = √(n + 1/2), for which S + Sᵀ = -I.
 
-    Gu et al. 2021 (arXiv:2111.00396). S is -I/2 and a skew matrix, so its eigenvalues have the
-    real part -1/2 and its eigenvectors are orthonormal; those of A itself are useless numerically.
+    Gu et al. 2021 (arXiv:2111.00396). S is a skew-symmetric matrix minus I/2, so its eigenvalues
+    have the real part -1/2 and its eigenvectors are orthonormal; those of A itself are numerically
+    useless.
 
     Args:
         state_size: N.
@@ -57,7 +58,7 @@ def hippo_eigen(state_size: int) -> tuple[np.ndarray, np.ndarray]:
         state_size: N, even.
 
     Returns:
-        Λ `[N / 2]`, with positive rising imaginary parts, and V `[N, N / 2]` with orthonormal
+        Λ `[N / 2]`, with positive, increasing imaginary parts, and V `[N, N / 2]` with orthonormal
         columns: S = 2 Re(V Λ Vᴴ).
 
     Example:
@@ -80,14 +81,14 @@ def diagonal_eigenvalues(kind: str, state_size: int) -> np.ndarray:
     Gu et al. 2022, arXiv:2206.11893. "inv" approaches "legs" as N grows.
 
     Args:
-        kind: One of the words above.
+        kind: "lin", "inv", "legs" or "real".
         state_size: N; even, except for "real".
 
     Returns:
         Complex `[N / 2]`, one of each conjugate pair, or for "real" negative reals `[N]`.
 
     Raises:
-        ValueError: `kind` is another word, or N is odd.
+        ValueError: `kind` is not one of these words, or N is odd.
 
     Example:
         >>> diagonal_eigenvalues("real", 3)
@@ -98,7 +99,7 @@ def diagonal_eigenvalues(kind: str, state_size: int) -> np.ndarray:
     if kind == "real":
         return -(np.arange(state_size) + 1.0)
     if state_size % 2:
-        raise ValueError(f"state_size must be even, states come in pairs, got {state_size}.")
+        raise ValueError(f"state_size must be even, for conjugate pairs, got {state_size}.")
     if kind == "legs":
         return hippo_eigen(state_size)[0]
     pairs = np.arange(state_size // 2)

@@ -1,7 +1,7 @@
 """Initial values of recurrent parameters.
 
-Everything is drawn in promote(dtype, float32) and then cast, so bfloat16 parameters can be made
-(there is no bfloat16 QR decomposition).
+Numbers are drawn in promote(dtype, float32) and then cast, because there is no bfloat16 QR
+decomposition.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
     Args:
         key: PRNG key.
         num_inputs: D.
-        num_outputs: Columns; gates stand side by side and share the scale 1/D.
-        dtype: Of the result.
+        num_outputs: number of columns; gates are side by side and share the variance 1/D.
+        dtype: dtype of the result.
 
     Returns:
         `[D, num_outputs]`.
 
     Raises:
-        TypeError: `dtype` is not real and floating, or `num_inputs` no int.
+        TypeError: `dtype` is not real and floating, or `num_inputs` is not an int.
         ValueError: `num_inputs` is below 1.
 
     Example:
@@ -40,19 +40,19 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
 def orthogonal_per_gate(
     key: Any, num_inputs: int, num_units: int, num_gates: int, dtype: Any = jnp.float32
 ) -> Any:
-    """Recurrent kernels of which every gate's block is orthogonal by itself.
+    """Recurrent kernels in which the block of every gate is orthogonal.
 
         Uᵍᵀ Uᵍ = I for each gate g  (Uᵍ Uᵍᵀ = I with fewer rows than columns)
 
-    One orthogonal `[H, G*H]` matrix would have orthonormal rows and blocks far from orthogonal
-    (Saxe et al. 2014, arXiv:1312.6120, is about each square map).
+    One orthogonal `[H, G*H]` matrix would have orthonormal rows, but blocks that are far from
+    orthogonal (Saxe et al. 2014, arXiv:1312.6120, is about each square map).
 
     Args:
         key: PRNG key.
-        num_inputs: Rows, H (or the projected width of an LSTMP).
-        num_units: H, columns of each block.
+        num_inputs: number of rows, H (or the projected width of an LSTMP).
+        num_units: H, number of columns of each block.
         num_gates: G.
-        dtype: Of the result.
+        dtype: dtype of the result.
 
     Returns:
         `[num_inputs, G*H]`.
@@ -77,13 +77,13 @@ def orthogonal_per_gate(
 def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32) -> Any:
     """Forget-gate biases for memories of up to `longest` steps, b_f = log u, u ~ U(1, longest - 1).
 
-    Tallec and Ollivier 2018, arXiv:1804.11188; the input gate takes b_i = -b_f.
+    Tallec and Ollivier 2018, arXiv:1804.11188; the input gate has b_i = -b_f.
 
     Args:
         key: PRNG key.
         num_units: H.
-        longest: The longest dependency expected, in steps; at least 3.
-        dtype: Of the result.
+        longest: the longest dependency expected, in steps; at least 3.
+        dtype: dtype of the result.
 
     Returns:
         `[H]`.
@@ -104,7 +104,7 @@ def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32
 
 
 def draw_dtype(dtype: Any) -> Any:
-    """The dtype to draw in, promote(dtype, float32); raises TypeError for what is not real."""
+    """The dtype to draw in, promote(dtype, float32); raises TypeError unless it is real."""
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"param_dtype must be real and floating, got {dtype}.")
     return jnp.promote_types(dtype, jnp.float32)

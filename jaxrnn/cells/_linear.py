@@ -1,4 +1,4 @@
-"""What linear cells share: the carry, the affine step, the cell round them, discretizations."""
+"""The parts that linear cells share: the carry, the affine step, and discretizations."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class LinearCarry(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Inputs `x [..., D]` and how long each holds, `dt [...]`, in units of the sampling step."""
+    """Inputs `x [..., D]` and the duration of each, `dt [...]`, in units of the sampling step."""
 
     x: Any
     dt: Any
@@ -34,16 +34,16 @@ def linear_cell(
     is_complex: bool = False,
     num_feature_axes: Any = 1,
 ) -> Cell:
-    """The cell of hₜ = a ⊙ hₜ₋₁ + b from h = 0, its parameters in the dtype of the recurrence.
+    """The cell of hₜ = a ⊙ hₜ₋₁ + b with h₋₁ = 0, whose parameters are read in the carry's dtype.
 
     Args:
         init: `(key, num_inputs) -> params`.
         project: `(params, x) -> (a, b)`.
-        carry_shape: Of h without batch axes, or `params -> shape`.
+        carry_shape: shape of h without batch axes, or `params -> shape`.
         num_outputs: `num_inputs -> int`.
         emit: `(params, h, x) -> y`; None is y = h.
-        is_complex: Whether h is complex.
-        num_feature_axes: As in `Cell`.
+        is_complex: whether h is complex.
+        num_feature_axes: as in `Cell`.
 
     Returns:
         The cell, carry `LinearCarry(h)`.
@@ -118,9 +118,9 @@ def bilinear(eigenvalues: Any, step: Any) -> tuple[Any, Any]:
 
 @jax.custom_jvp
 def relative_expm1(z: Any) -> Any:
-    """(exp(z) - 1) / z, real or complex, with all its digits near z = 0, its derivatives too.
+    """(exp(z) - 1) / z for real or complex z, accurate near z = 0, as are its derivatives.
 
-    From |z| = 1/2 on each derivative after the first loses some bits to a difference.
+    For |z| > 1/2 each derivative after the first loses some bits to a difference.
     """
     near, small, large = _near_zero(z, 0.1)
     series = jnp.ones_like(z)
@@ -130,12 +130,13 @@ def relative_expm1(z: Any) -> Any:
     return jnp.where(near, series, jnp.expm1(large) / large)
 
 
-# Autodiff would go back through every term of the series, at every step of a scan.
+# Without a rule, autodiff would go through every term of the series at every step of a scan.
 @relative_expm1.defjvp
 def _relative_expm1_jvp(primals, tangents):
     (z,), (z_dot,) = primals, tangents
     value = relative_expm1(z)
-    # Farther out than the value's: the quotient loses a digit for each derivative at z = 0.1.
+    # The series is used farther out than for the value: at |z| = 0.1 the quotient loses a digit
+    # with each derivative.
     near, small, large = _near_zero(z, 0.5)
     series = jnp.ones_like(z)
     # 1/2 + z 2/3! + z² 3/4! + ...
@@ -146,12 +147,13 @@ def _relative_expm1_jvp(primals, tangents):
 
 
 def _near_zero(z, limit):
-    """`(flag, z where it is near 0, z where it is not)`, harmless numbers elsewhere."""
+    """`(flag, z where it is near 0 and else 0, z where it is not and else 1)`."""
+    # Both branches are computed everywhere, so each gets numbers that are harmless to it.
     near = jnp.abs(z) < limit
     return near, jnp.where(near, z, 0), jnp.where(near, 1, z)
 
 
 def widened(params: Any) -> Any:
-    """The parameters in promote(params, float32): what an exponential reads needs the digits."""
+    """The parameters in promote(params, float32), for the sake of exponentials that read them."""
     dtype = precision.compute_dtype(params)
     return jax.tree.map(lambda leaf: leaf.astype(dtype), params)

@@ -71,28 +71,29 @@ def lru(
         hₜ = λ ⊙ hₜ₋₁ + γ ⊙ (xₜ B),  yₜ = Re(hₜ C) + xₜ D
 
     Orvieto et al. 2023, "Resurrecting recurrent neural networks for long sequences"
-    (arXiv:2303.06349). |λ| < 1 whatever nu_log is. λ starts uniform over the ring
-    r_min <= |λ| <= r_max with phases in (0, max_phase), and γ² = 1 - |λ|², so that white noise of
-    variance 1 makes states of variance 1; afterwards γ learns. B and C start normal with
-    E|Bᵢⱼ|² = 1/D and E|Cᵢⱼ|² = 2/N. Complex matrices are pairs of real ones, as optimisers want
-    them. D is the matrix of the paper's equations; its code keeps the diagonal alone, which asks
-    for as many outputs as inputs. Train nu_log, theta_log and gamma_log (the labels "ssm" of
-    `parameter_labels`) without weight decay and with a smaller rate.
+    (arXiv:2303.06349). |λ| < 1 for any nu_log. λ starts uniform over the ring r_min <= |λ| <= r_max
+    with phases in (0, max_phase), and γ² starts as 1 - |λ|², so that white noise of variance 1
+    gives states of variance 1; γ is then trained. B and C start normal with E|Bᵢⱼ|² = 1/D and
+    E|Cᵢⱼ|² = 2/N. Complex matrices are pairs of real ones, which any optimiser can handle. D is the
+    matrix of the paper's equations; its code has only the diagonal, which needs as many outputs as
+    inputs. Train nu_log, theta_log and gamma_log (the label "ssm" of `parameter_labels`) without
+    weight decay and with a smaller learning rate.
 
     Args:
-        num_units: H, real outputs.
-        state_size: N, complex states.
-        r_min: The inner radius.
-        r_max: The outer radius; 0.9 to 0.999 for long sequences.
-        max_phase: The largest angle; small ones for slow signals and long sequences.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
+        num_units: H, number of real outputs.
+        state_size: N, number of complex states.
+        r_min: the inner radius.
+        r_max: the outer radius; 0.9 to 0.999 for long sequences.
+        max_phase: the largest initial phase; small for slow signals and long sequences.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., N])`, complex.
 
     Raises:
-        TypeError: A size is no int.
-        ValueError: A size is below 1, or not 0 <= r_min < r_max <= 1 and 0 < max_phase <= 2π.
+        TypeError: A size is not an int.
+        ValueError: A size is below 1, or 0 <= r_min < r_max <= 1 or 0 < max_phase <= 2π does not
+            hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -28,7 +28,7 @@ class LSTMNorm(NamedTuple):
 
 
 class LSTMParams(NamedTuple):
-    """Parameters; gates stand in the order i, f, g, o (coupled gates: f, g, o), G of them.
+    """Parameters, with the G gates in the order i, f, g, o (f, g, o when coupled).
 
     `kernel [D, G*H]`, `recurrent_kernel [H, G*H]` (`[P, G*H]` with a projection), `bias [G*H]`,
     and where the variant has them `peephole [(G-1)*H]` (order i, f, o), `projection_kernel [H, P]`
@@ -58,7 +58,7 @@ class LSTMCarry(NamedTuple):
 
 
 class LSTMMix(NamedTuple):
-    """What the pointwise part of a step reads: `gates [..., G*H]` and the parameters it needs."""
+    """The pre-activations `gates [..., G*H]`, and the parameters that the pointwise part needs."""
 
     gates: Any
     peephole: Any = None
@@ -90,7 +90,8 @@ def update(carry: LSTMCarry, u: LSTMMix) -> LSTMCarry:
     c = carry.c
     num_gates = u.gates.shape[-1] // c.shape[-1]
     *_, g, late_o = jnp.split(u.gates, num_gates, axis=-1)
-    # All gates at once, g in vain: XLA's CPU loops over parts of one array are ten times slower.
+    # All gates at once, although the result for g is not used: XLA's CPU backend does not vectorise
+    # a loop that takes several slices of one array through `exp`, which is ten times slower.
     gates = jax.nn.sigmoid(u.gates if u.peephole is None else u.gates + _early_peepholes(u, c))
     *input_gate, f, _, o = jnp.split(gates, num_gates, axis=-1)
     c = f * c + (input_gate[0] if input_gate else 1 - f) * jnp.tanh(g)
@@ -101,7 +102,7 @@ def update(carry: LSTMCarry, u: LSTMMix) -> LSTMCarry:
 
 
 def _early_peepholes(u, c):
-    """What i and f see of c, and zeros for g and o."""
+    """What the peepholes add to the gates before the cell changes: zero for g and o."""
     early = u.peephole[: -c.shape[-1]] * jnp.tile(c, u.peephole.size // c.shape[-1] - 1)
     return jnp.pad(early, [(0, 0)] * (c.ndim - 1) + [(0, 2 * c.shape[-1])])
 
@@ -145,34 +146,37 @@ def lstm(
         i, f, o = σ(xₜ Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = tanh(xₜ W_g + hₜ₋₁ U_g + b_g)
         cₜ = f ⊙ cₜ₋₁ + i ⊙ g,   hₜ = o ⊙ tanh(cₜ),   yₜ = hₜ
 
-    Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000. One bias per gate,
-    so G(DH + H² + H) parameters; torch keeps two biases, of which only the sum matters. The
-    forget bias is a value of the parameter, nothing is added in the step. Variants:
+    Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000. There is one bias per
+    gate, so G(DH + H² + H) parameters for G gates; torch keeps two biases, of which only the sum
+    matters. The forget bias is a value of the parameter, and nothing is added in the step.
+    Variants:
 
-    * `peephole` (Gers and Schmidhuber 2000): i and f also see pᵢ ⊙ cₜ₋₁ and p_f ⊙ cₜ₋₁,
-      o sees p_o ⊙ cₜ; the weights start at zero.
+    * `peephole` (Gers and Schmidhuber 2000): pᵢ ⊙ cₜ₋₁ and p_f ⊙ cₜ₋₁ are added to the gates i and
+      f, and p_o ⊙ cₜ to o; these weights start at zero.
     * `projection` P (LSTMP, Sak et al. 2014, arXiv:1402.1128): hₜ = (o ⊙ tanh(cₜ)) R, width P.
     * `coupled` (CIFG, Greff et al. 2015, arXiv:1503.04069): i = 1 - f, three gates.
     * `layer_norm` (Ba et al. 2016, arXiv:1607.06450): LN(x W) + LN(hₜ₋₁ U) + b in the gates and
-      hₜ = o ⊙ tanh(LN(cₜ)); each LN over its whole last axis, the gates sharing b as offset.
+      hₜ = o ⊙ tanh(LN(cₜ)). Each LN runs over its whole last axis, with b as the offset of the
+      gates.
 
     Args:
         num_units: H.
-        peephole: Gates see the cell.
-        projection: P, the width of h, or None.
-        coupled: The input gate is 1 - f.
-        layer_norm: Normalise both products and the cell.
-        forget_bias: Initial bias of the forget gate; None is 1 (Jozefowicz et al. 2015), or what
-            `chrono` draws.
-        chrono: Longest dependency in steps, at least 3, for the initialisation of Tallec and
+        peephole: whether the gates read the cell.
+        projection: P, the width of h, or None for no projection.
+        coupled: whether the input gate is 1 - f.
+        layer_norm: whether both products and the cell are normalised.
+        forget_bias: initial bias of the forget gate; None is 1 (Jozefowicz et al. 2015), or the
+            draw of `chrono`.
+        chrono: longest dependency in steps, at least 3, for the initialisation of Tallec and
             Ollivier 2018 (arXiv:1804.11188): b_f = log U(1, chrono - 1), bᵢ = -b_f.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]` (`[..., P]`), carry `LSTMCarry(h, c)`.
 
     Raises:
-        TypeError: A size or `chrono` is no int, `forget_bias` no number, or a flag no bool.
+        TypeError: A size or `chrono` is not an int, `forget_bias` is not a number, or a flag is not
+            a bool.
         ValueError: A size is below 1, `chrono` below 3, `forget_bias` is not finite, or both
             `forget_bias` and `chrono` are given.
 
@@ -255,5 +259,5 @@ def _initial_norm(num_gates, num_units, dtype):
 
 
 def _standardize(x):
-    # The variance in two passes: E[x²] - E[x]² cancels in float32.
+    # The variance in two passes: E[x²] - E[x]², the default of jax.nn, cancels in float32.
     return jax.nn.standardize(x, variance=jnp.var(x, axis=-1, keepdims=True))

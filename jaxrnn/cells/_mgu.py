@@ -27,7 +27,7 @@ class MGUCarry(NamedTuple):
 
 
 class MGUMix(NamedTuple):
-    """What the pointwise part of a step reads, `[..., H]` each: pre-activations of f and n."""
+    """The pre-activations of f and n, `[..., H]` each, which the pointwise part of a step reads."""
 
     f: Any
     n: Any
@@ -40,7 +40,7 @@ def project(params: MGUParams, x: Any) -> Any:
 
 
 def mix(params: MGUParams, carry: MGUCarry, z: Any) -> MGUMix:
-    """h U_f and (f ⊙ h) U_n, with z added, `[..., H]` each; the gate stands between them."""
+    """z_f + h U_f and z_n + (f ⊙ h) U_n, `[..., H]` each; the second product needs the gate."""
     z_f, z_n = jnp.split(z, 2, axis=-1)
     kernel_f, kernel_n = jnp.split(params.recurrent_kernel, 2, axis=-1)
     u_f = z_f + carry.h @ kernel_f
@@ -67,25 +67,26 @@ def initial_carry(params: MGUParams, batch_shape: tuple[int, ...] = ()) -> MGUCa
 
 @model_factory
 def mgu(num_units: int, *, param_dtype: Any = jnp.float32) -> Cell:
-    """The minimal gated unit: a GRU whose reset and update gates are one.
+    """The minimal gated unit: a GRU whose reset and update gates are the same.
 
         f = σ(xₜ W_f + hₜ₋₁ U_f + b_f),  n = tanh(xₜ W_n + (f ⊙ hₜ₋₁) U_n + b_n)
         hₜ = (1 - f) ⊙ hₜ₋₁ + f ⊙ n,  yₜ = hₜ
 
-    Zhou et al. 2016 (arXiv:1603.09420). f = 0 keeps the old h, f = 1 replaces it. flax linen's cell
-    is another function: it gates the product, f ⊙ (hₜ₋₁ U_n + c), its f keeps the old h,
-    (1 - f) ⊙ n + f ⊙ hₜ₋₁, and so a closed gate hides the old h from n as well; there the bias of f
-    starts at 1, here at 0. The two agree where U_n = 0 and c = 0, with the parameters of f negated.
+    Zhou et al. 2016 (arXiv:1603.09420). f = 0 keeps the old h, and f = 1 replaces it. flax linen's
+    cell is a different function. It gates the product, f ⊙ (hₜ₋₁ U_n + c), and its f keeps the old
+    h, (1 - f) ⊙ n + f ⊙ hₜ₋₁, so there a gate that replaces h also hides the old h from n. Its bias
+    of f starts at 1, here at 0. The two agree where U_n = 0 and c = 0, with the parameters of f
+    negated.
 
     Args:
         num_units: H.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `MGUCarry(h [..., H])`; 2(DH + H² + H) parameters.
 
     Raises:
-        TypeError: `num_units` is no int.
+        TypeError: `num_units` is not an int.
         ValueError: `num_units` is below 1.
 
     Example:

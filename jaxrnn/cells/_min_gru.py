@@ -1,4 +1,4 @@
-"""The minimal gated recurrent unit that a parallel scan can run."""
+"""The minGRU, a gated recurrent unit whose gates do not read the carry."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,26 +28,27 @@ def min_gru(
     *,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """The minGRU: a GRU whose gate and candidate read the input alone.
+    """The minGRU: a GRU whose gate and candidate read only the input.
 
         z = σ(xₜ W_z + b_z),  g = φ(xₜ W_g + b_g)
         hₜ = (1 - z) ⊙ hₜ₋₁ + z ⊙ g,  yₜ = hₜ
 
     Feng et al. 2024, "Were RNNs all we needed?" (arXiv:2410.01201). The recurrence is linear in h.
-    The paper also gives it over log h, with φ(u) = u + 1/2 for u ≥ 0 and σ(u) below, which keeps
-    h positive; give that φ as `activation` for the same model. The scan here is over h itself
-    (1 - z = σ(-·) does not cancel), which in float32 is no less exact than sums of logarithms.
+    The paper also has a form that scans log h, with φ(u) = u + 1/2 for u ≥ 0 and σ(u) otherwise,
+    which keeps h positive; pass that φ as `activation` for the same model. The scan here is over h
+    itself, with 1 - z computed as σ of the negated gate, and in float32 it is as exact as sums of
+    logarithms.
 
     Args:
         num_units: H.
-        activation: φ, elementwise; the identity is the paper's plain form.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        activation: φ, an elementwise function; the identity is the paper's plain form.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is no int or `activation` no function.
+        TypeError: `num_units` is not an int, or `activation` is not a function.
         ValueError: `num_units` is below 1.
 
     Example:

@@ -1,4 +1,4 @@
-"""The minimal LSTM that a parallel scan can run."""
+"""The minLSTM, a long short-term memory whose gates do not read the carry."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,27 +29,28 @@ def min_lstm(
     forget_bias: float = 0.0,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """The minLSTM: an LSTM without an output gate whose gates read the input alone.
+    """The minLSTM: an LSTM without an output gate, whose gates read only the input.
 
         i, f = σ(xₜ Wᵢ + bᵢ), σ(xₜ W_f + b_f),  g = φ(xₜ W_g + b_g)
         hₜ = f / (f + i) ⊙ hₜ₋₁ + i / (f + i) ⊙ g,  yₜ = hₜ
 
     Feng et al. 2024, "Were RNNs all we needed?" (arXiv:2410.01201), the length-independent form,
-    in which the gates add up to one. Only f / i matters, and f / (f + i) = σ(log f - log i) is
-    computed so: both gates may underflow. As in `min_gru`, φ(u) = u + 1/2 for u ≥ 0 and σ(u) below
-    is the model that the paper runs over logarithms; the scan here is over h itself.
+    in which the gates add up to one. Only f / i matters, and f / (f + i) is computed as
+    σ(log f - log i), because both gates may underflow. As in `min_gru`, φ(u) = u + 1/2 for u ≥ 0
+    and σ(u) otherwise gives the model that the paper scans over logarithms; the scan here is over h
+    itself.
 
     Args:
         num_units: H.
-        activation: φ, elementwise; the identity is the paper's plain form.
-        forget_bias: Initial b_f; the paper finds that larger ones train faster.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        activation: φ, an elementwise function; the identity is the paper's plain form.
+        forget_bias: initial b_f; the paper finds that larger ones train faster.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is no int or `activation` no function.
+        TypeError: `num_units` is not an int, or `activation` is not a function.
         ValueError: `num_units` is below 1.
 
     Example:

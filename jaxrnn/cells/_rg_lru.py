@@ -14,7 +14,7 @@ from jaxrnn.types import Cell
 
 
 class RGLRUParams(NamedTuple):
-    """The gates stand in the order r, i; K = D / num_blocks.
+    """Parameters, with the gates in the order r, i; K = D / num_blocks.
 
     `eigenvalue_logit [D]` with a = σ(eigenvalue_logit), `gate_kernel [num_blocks, K, 2*K]`,
     `gate_bias [2*D]`.
@@ -27,14 +27,14 @@ class RGLRUParams(NamedTuple):
 
 
 class RGLRUCarry(NamedTuple):
-    """`h [..., D]` and `started` bool `[...]`, whether the sequence has had a step."""
+    """`h [..., D]`, and `started` bool `[...]`, whether the sequence has had a step."""
 
     h: Any
     started: Any
 
 
 class RGLRUStep(NamedTuple):
-    """One step in its parts, `[..., D]` each: aₜ, √(1 - aₜ²) and i ⊙ x."""
+    """The parts of a step, `[..., D]` each: aₜ, √(1 - aₜ²) and i ⊙ x."""
 
     decay: Any
     scale: Any
@@ -55,9 +55,10 @@ def gates(params: RGLRUParams, x: Any, c: float) -> RGLRUStep:
     )
     rate = c * jax.nn.softplus(-params.eigenvalue_logit)
     log_decay = -rate * jax.nn.sigmoid(r)
-    # √(-expm1(2 log a)) has an infinite slope at a = 1, times a zero slope of the gate: NaN. It is
-    # √(2 rate r) √(expm1(2 log a) / (2 log a)), of which √r = exp(log σ / 2) is smooth.
-    # Where the softplus underflows the slope of the root would be ∞ · 0.
+    # Written as √(-expm1(2 log a)), the scale has an infinite slope at a = 1, which times the zero
+    # slope of a closed gate is NaN. It equals √(2 rate r) √(expm1(2 log a) / (2 log a)), where
+    # √r = exp(log σ / 2) is smooth. The rate is kept from underflowing to 0, where the slope of its
+    # root times that of the softplus would be ∞ · 0.
     rate = jnp.maximum(rate, jnp.finfo(rate.dtype).tiny)
     root = jnp.sqrt(2 * rate) * jnp.exp(0.5 * jax.nn.log_sigmoid(r))
     scale = root * jnp.sqrt(relative_expm1(2 * log_decay))
@@ -72,36 +73,36 @@ def rg_lru(
     normalized_start: bool = True,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """The RG-LRU, a linear recurrence of every input feature with gates on its input and decay.
+    """The RG-LRU: a linear recurrence for every input feature, with gates on its input and decay.
 
         r, i = σ(xₜ W_r + b_r), σ(xₜ Wᵢ + bᵢ),   W block-diagonal
         log aₜ = c r log σ(eigenvalue_logit)
         hₜ = aₜ ⊙ hₜ₋₁ + √(1 - aₜ²) ⊙ (i ⊙ xₜ),  yₜ = hₜ
 
     De et al. 2024, "Griffin" (arXiv:2402.19427). σ(eigenvalue_logit)ᶜ starts uniform in
-    (0.9, 0.999), as the paper says; its code draws σ(eigenvalue_logit) itself, from a ring, so its
-    memories start up to c times shorter. Where the gate r closes, 1 - a² vanishes and the paper's
-    code clips the slope of its root; the root here has none to clip.
+    (0.9, 0.999), as the paper says; its code draws σ(eigenvalue_logit) itself from a ring, so its
+    memory starts up to c times shorter. Where the gate r closes, 1 - a² vanishes and its root has
+    an infinite slope, which the paper's code clips; the root is computed here without one.
 
-    That code also lets the first input of a sequence enter at full size, without √(1 - a²), which
-    the paper's equations do not say. `normalized_start=False` does so. Whether a step is the first
-    is then a part of the carry, the step is no longer affine in it (a ⊙ h + b has no term in which
-    the carry chooses how the input enters), and parallel evaluators refuse the cell.
+    That code also adds the first input of a sequence without the factor √(1 - a²), which is not in
+    the paper's equations. `normalized_start=False` does the same. Whether a step is the first is
+    then part of the carry, and the step is no longer affine in the carry (a ⊙ h + b cannot express
+    that the carry decides how the input enters), so parallel evaluators raise for this cell.
 
     Args:
-        num_blocks: Blocks of W_r and of Wᵢ; divides D. 1 is the full matrix.
-        c: Exponent of the decay, what r = 1 stands for.
-        normalized_start: Whether √(1 - a²) also scales the first input.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        num_blocks: number of blocks of W_r and of Wᵢ, a divisor of D; 1 is the full matrix.
+        c: exponent of the decay when the gate r is open.
+        normalized_start: whether √(1 - a²) also scales the first input.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., D]`, carry `LinearCarry(h [..., D])`, or
         `RGLRUCarry(h, started)` without a normalized start.
 
     Raises:
-        TypeError: `num_blocks` is no int or `normalized_start` no bool.
-        ValueError: `num_blocks` is below 1, `c` not above 0, or (in `init`) `num_blocks` does not
-            divide D.
+        TypeError: `num_blocks` is not an int, or `normalized_start` is not a bool.
+        ValueError: `num_blocks` is below 1, `c` is not above 0, or (in `init`) `num_blocks` does
+            not divide D.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -147,7 +148,7 @@ def rg_lru(
 
 
 def _with_full_start(cell: Cell, c: float) -> Cell:
-    """The cell whose first input of a sequence is not scaled."""
+    """The cell in which the first input of a sequence is not scaled."""
 
     def initial_carry(params, batch_shape=()):
         h = cell.initial_carry(params, batch_shape).h

@@ -65,7 +65,7 @@ def s4d(
     step_max: float = 0.1,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """S4D: every input feature drives N states of its own, which are read together.
+    """S4D: every input feature drives N states of its own, whose weighted sum is its output.
 
         h' = λ ⊙ h + x,  y = 2 Re(C · h) + skip x          in continuous time, for each feature
         hₜ = ā ⊙ hₜ₋₁ + b̄ xₜ,  yₜ = 2 Re(C · hₜ) + skip xₜ   in steps of Δ
@@ -74,28 +74,29 @@ def s4d(
 
     Gu et al. 2022, "On the parameterization and initialization of diagonal state space models"
     (arXiv:2206.11893). Only the product of the input and the output vector matters, so the input
-    vector is 1, as in the paper's simplest form; there is a factor 2 because one state stands for
-    a conjugate pair. λ starts as one of `hippo.diagonal_eigenvalues`, the same for every feature,
-    Δ log-uniform for each feature, C and skip normal. Re λ < 0 whatever the parameters are.
-    Train decay_log, eigenvalue_imag and step_log (the labels "ssm" of `parameter_labels`) without
-    weight decay and with a smaller rate. Features do not mix; a dense layer behind does that.
+    vector is 1, as in the paper's simplest form. The factor 2 is there because each state
+    represents a conjugate pair. λ starts as one of the paper's S4D initialisations, the same for
+    every feature, Δ log-uniform for each feature, and C and skip normal. Re λ < 0 for any
+    parameters. Train decay_log, eigenvalue_imag and step_log (the label "ssm" of
+    `parameter_labels`) without weight decay and with a smaller learning rate. Features do not mix;
+    a dense layer after the cell can mix them.
 
     Args:
-        state_size: N, real states of each feature; even, except for "real".
-        eigenvalues: Where λ starts: "lin", "inv", "legs", or "real" for N real states.
+        state_size: N, number of real states of each feature; even, except for "real".
+        eigenvalues: initial λ: "lin", "inv", "legs", or "real" for N real states.
         discretization: "zoh" (the input is constant over a step) or "bilinear".
-        step_min: The smallest initial Δ.
-        step_max: The largest initial Δ; 1 / Δ is the memory in steps.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
+        step_min: the smallest initial Δ.
+        step_max: the largest initial Δ; 1 / Δ is the memory in steps.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
 
     Returns:
         The cell, `[..., D] -> [..., D]`, carry `LinearCarry(h [..., D, N / 2])`, complex, or
         `[..., D, N]`, real.
 
     Raises:
-        TypeError: `state_size` is no int.
-        ValueError: `state_size` is below 1 or odd, a word is another one, or not
-            0 < step_min <= step_max.
+        TypeError: `state_size` is not an int.
+        ValueError: `state_size` is below 1 or odd, `eigenvalues` or `discretization` is not one
+            of these words, or 0 < step_min <= step_max does not hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

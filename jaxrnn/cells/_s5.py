@@ -1,4 +1,4 @@
-"""The state-space model S5: one recurrence that all inputs drive, with steps of any length."""
+"""The state-space model S5: one state that all inputs drive, with steps of any length."""
 
 from typing import Any, NamedTuple
 
@@ -55,45 +55,48 @@ def s5(
     step_max: float = 0.1,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """S5: one state of N numbers that all inputs drive and all outputs read.
+    """S5: one state of N numbers, which all inputs drive and all outputs read.
 
         h' = λ ⊙ h + x B,  y = 2 Re(h C) + x D                        in continuous time
         hₜ = exp(Δₜ λ) ⊙ hₜ₋₁ + (exp(Δₜ λ) - 1) / λ ⊙ (xₜ B)           over a step in which x is xₜ
         Δₜ = step_rescale · exp(step_log) · dtₜ,  dtₜ = 1 unless `timed`
 
     Smith et al. 2023, "Simplified state space layers for sequence modeling" (arXiv:2208.04933).
-    It starts as the real system whose matrix has `num_blocks` blocks of the normal part of
-    HiPPO-LegS (`hippo.hippo_normal`), in their eigenvectors: B and C are drawn real and then
-    transformed. One state stands for a conjugate pair, hence the factor 2. Every pair has a step of
-    its own.
+    The cell starts as a real system whose matrix has `num_blocks` blocks, each the normal part of
+    HiPPO-LegS, and which is written in the eigenvectors of the blocks: B and C are drawn real and
+    then transformed. Each state represents a conjugate pair, hence the factor 2. Every pair has its
+    own step size.
 
-    With `timed` x is `Timed(x, dt)` and each step has its own length, for observations at irregular
-    times: xₜ holds for dtₜ. Two steps with the same x are then one of their summed length, exactly.
-    `step_rescale` runs the same parameters at another sampling rate: 2 for every second sample.
+    With `timed`, x is `Timed(x, dt)` and each step has its own length, for observations at
+    irregular times: xₜ lasts for dtₜ. Two steps with the same x are then exactly one step of their
+    summed length. `step_rescale` runs the same parameters at another sampling rate: 2 for every
+    second sample.
 
-    Three things differ from the paper's code: λ has a negative real part by its parametrization
-    (there it is free, or clipped), C starts from a real matrix, so that the layer starts as a real
-    system, and D is a matrix (there its diagonal, which asks for H = D inputs). Train decay_log,
-    eigenvalue_imag and step_log (the labels "ssm" of `parameter_labels`) without weight decay and
-    with a smaller rate.
+    There are three differences from the paper's code. λ has a negative real part by its
+    parametrization (there it is free, or clipped). C starts from a real matrix, so that the layer
+    starts as a real system. D is a matrix (there its diagonal, which needs H = D). Train decay_log,
+    eigenvalue_imag and step_log (the label "ssm" of `parameter_labels`) without weight decay and
+    with a smaller learning rate.
 
     Args:
         num_units: H.
-        state_size: N, real states; a multiple of 2 `num_blocks`.
-        num_blocks: Blocks of the initial matrix, each with the same N / num_blocks eigenvalues.
-        timed: Whether x is `Timed(x [..., D], dt [...])` with dt >= 0.
-        step_rescale: Factor of every step.
-        step_min: The smallest initial Δ.
-        step_max: The largest initial Δ.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32), complex.
+        state_size: N, number of real states; a multiple of 2 `num_blocks`.
+        num_blocks: number of blocks of the initial matrix, each with the same N / num_blocks
+            eigenvalues.
+        timed: whether x is `Timed(x [..., D], dt [...])` with dt >= 0.
+        step_rescale: factor of every step.
+        step_min: the smallest initial Δ.
+        step_max: the largest initial Δ.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., N / 2])`, complex.
 
     Raises:
-        TypeError: A size is no int, `timed` no bool, or (while tracing) x is not what it asks for.
-        ValueError: A size is below 1, `state_size` no multiple, `step_rescale` not above 0, or not
-            0 < step_min <= step_max.
+        TypeError: A size is not an int, `timed` is not a bool, or (while tracing) x is not a
+            `Timed` where it must be one, or the reverse.
+        ValueError: A size is below 1, `state_size` is not such a multiple, `step_rescale` is not
+            above 0, or 0 < step_min <= step_max does not hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -163,7 +166,7 @@ def s5(
 
 
 def in_eigenvectors(vectors: Any, input_matrix: Any, output_matrix: Any) -> tuple[Any, Any]:
-    """A real system's matrices in the eigenvectors of its blocks, one of each conjugate pair.
+    """The matrices of a real system in the eigenvectors of its blocks, one of each conjugate pair.
 
     Args:
         vectors: V `[N / J, N / (2 J)]` with orthonormal columns, the same for all J blocks.
@@ -184,6 +187,6 @@ def in_eigenvectors(vectors: Any, input_matrix: Any, output_matrix: Any) -> tupl
 def _features(x: Any, timed: bool) -> tuple[Any, Any]:
     """x and dt; dt is None when the cell is not timed."""
     if timed != isinstance(x, Timed):
-        expected = "Timed(x, dt)" if timed else "one array; s5(timed=True) takes steps"
+        expected = "Timed(x, dt)" if timed else "one array; only s5(timed=True) takes Timed(x, dt)"
         raise TypeError(f"xs must be {expected}, got {type(x).__name__}.")
     return (x.x, x.dt) if timed else (x, None)

@@ -1,4 +1,4 @@
-"""The selective state space: a diagonal linear recurrence whose rate is a function of its input."""
+"""The selective state space of Mamba: a diagonal linear recurrence with rates that x decides."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ DISCRETIZATIONS = ("euler", "zoh")
 
 
 class S6Params(NamedTuple):
-    """A = -exp(a_log) `[D, N]`, and what makes Δ, B and C of x.
+    """A = -exp(a_log) `[D, N]`, and the parameters that compute Δ, B and C from x.
 
     `kernel [D, R + 2*N]` (blocks Δ, B, C), `dt_kernel [R, D]`, `dt_bias [D]`, `skip [D]`.
     """
@@ -50,26 +50,26 @@ def s6(
         hₜ = exp(Δ A) ⊙ hₜ₋₁ + (exp(Δ A) - 1) / A B xₜ   "zoh"
         yₜ = hₜ C + skip ⊙ xₜ
 
-    Gu and Dao 2023 (arXiv:2312.00752), section 3. The paper derives the zero-order hold, its code
-    and all models trained with it take the Euler step for B. They are two functions: the paper's
-    theorem 1, that N = 1, A = -1, B = C = 1 is the gate h = (1 - g) h + g x with g = σ(δ), holds
-    for "zoh" alone.
+    Gu and Dao 2023 (arXiv:2312.00752), section 3. The paper derives the zero-order hold, but its
+    code and all models trained with it take the Euler step for B. The two are different functions:
+    the paper's theorem 1, that N = 1, A = -1, B = C = 1 is the gate h = (1 - g) h + g x with
+    g = σ(δ), holds only for "zoh".
 
-    `a_log` starts at log(1 … N) (S4D-Real); softplus(b_Δ) is drawn from 0.001 … 0.1, uniform on a
+    `a_log` starts at log(1 … N) (S4D-Real); softplus(b_Δ) is drawn from 0.001 … 0.1, uniformly on a
     logarithmic scale.
 
     Args:
         state_size: N.
-        dt_rank: R, through which Δ is made; None is ⌈D/16⌉.
+        dt_rank: R, the rank of the product that gives Δ; None is ⌈D/16⌉.
         discretization: "euler" or "zoh".
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., D]`, carry `LinearCarry(h [..., D, N])`.
 
     Raises:
-        TypeError: A size is no int.
-        ValueError: A size is below 1, or `discretization` is another word.
+        TypeError: A size is not an int.
+        ValueError: A size is below 1, or `discretization` is not one of the two words.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -11,13 +11,13 @@ from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
 
-# Any start of m gives the same outputs; below every gate, the first input gate becomes 1 and n >= 1
-# from there on. It is finite because -inf - (-inf) is NaN, and all carries are finite.
+# Outputs do not depend on where m starts. Below every gate, the first input gate is 1, and n >= 1
+# from then on. The number is finite because carries are, and because -inf - (-inf) is NaN.
 _BELOW_EVERY_GATE = -1e30
 
 
 class SLSTMParams(NamedTuple):
-    """Gates stand in the order i, f, g, o, as in the LSTM; K = H / num_heads.
+    """Parameters, with the gates in the order i, f, g, o of the LSTM; K = H / num_heads.
 
     `kernel [D, 4*H]`, `recurrent_kernel [num_heads, K, 4*K]`, `bias [4*H]`.
     """
@@ -54,14 +54,17 @@ def mix(params: SLSTMParams, carry: SLSTMCarry, z: Any) -> Any:
 
 
 def update(carry: SLSTMCarry, u: Any, exponential_forget_gate: bool = False) -> SLSTMCarry:
-    """c = f c + i tanh(g), n = f n + i and h = σ(o) c / n, `[..., H]` each, gates over exp(m)."""
+    """c = f c + i tanh(g), n = f n + i and h = σ(o) c / n, `[..., H]` each.
+
+    The gates i and f are divided by exp(m), so that their exponentials stay in range.
+    """
     i, f, g, o = jnp.split(u, 4, axis=-1)
     kept = carry.m + (f if exponential_forget_gate else jax.nn.log_sigmoid(f))
     m = jnp.maximum(kept, i)
     i, f = jnp.exp(i - m), jnp.exp(kept - m)
     c = f * carry.c + i * jnp.tanh(g)
     n = f * carry.n + i
-    # n > 0 in every carry that a step has made; guesses of Newton's method need not be one.
+    # n > 0 in every carry that a step has computed, but not in every guess of Newton's method.
     h = jax.nn.sigmoid(o) * c / jnp.where(n > 0, n, 1)
     return SLSTMCarry(h, c, n, m)
 
@@ -76,7 +79,7 @@ def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLS
     """h = c = n = 0 and m = -1e30, `[*batch, H]`."""
     num_heads, width, _ = params.recurrent_kernel.shape
     shape, dtype = (*batch_shape, num_heads * width), precision.compute_dtype(params)
-    # An array for each leaf: a carry that holds one array twice cannot be donated.
+    # One array for each leaf: a carry that holds the same array twice cannot be donated.
     h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
     return SLSTMCarry(h, c, n, jnp.full(shape, _BELOW_EVERY_GATE, dtype))
 
@@ -90,32 +93,33 @@ def slstm(
     forget_bias: float = 3.0,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
-    """The sLSTM: an LSTM whose input gate is exponential and whose cell is an average.
+    """The sLSTM of xLSTM: its input gate is exponential and its cell is a weighted average.
 
         ĩ = x Wᵢ + hₜ₋₁ Rᵢ + bᵢ, …   f̃ = log σ(x W_f + hₜ₋₁ R_f + b_f)
         mₜ = max(f̃ + mₜ₋₁, ĩ),   i = exp(ĩ - mₜ),   f = exp(f̃ + mₜ₋₁ - mₜ)
         cₜ = f ⊙ cₜ₋₁ + i ⊙ tanh(g̃),   nₜ = f ⊙ nₜ₋₁ + i,   yₜ = hₜ = σ(õ) ⊙ cₜ / nₜ
 
-    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). c / n is a weighted mean of the tanh(g̃) seen so
-    far, so |y| < 1. m only keeps the exponentials in range: c, n and m stand for c exp(m) and
-    n exp(m), and y does not depend on m. The paper leaves the start of m open and its code starts
-    with a branch over the whole batch; m₀ = -1e30 does the same for each row by itself.
+    Beck et al. 2024, "xLSTM" (arXiv:2405.04517). c / n is a weighted mean of tanh(g̃) over the past
+    steps, so |y| < 1. m only keeps the exponentials in range: the true cell and normaliser are
+    c exp(m) and n exp(m), and y does not depend on m. The paper does not say where m starts, and
+    its code has a branch over the whole batch for the first step; m₀ = -1e30 does the same for each
+    row separately.
 
-    The recurrence mixes only the units of a head, R is block-diagonal. Each block of each gate
-    starts orthogonal; the paper's code starts R at zero.
+    The recurrence mixes only the units of a head: R is block-diagonal. Each block of each gate
+    starts orthogonal; in the paper's code R starts at zero.
 
     Args:
         num_units: H.
-        num_heads: Blocks of R; divides H. 1 is the full matrix.
-        exponential_forget_gate: f̃ without the log σ, the paper's other forget gate.
-        forget_bias: Initial bias of the forget gate.
-        param_dtype: Of the parameters. The carry runs in promote(params, float32).
+        num_heads: number of blocks of R, a divisor of H; 1 is the full matrix.
+        exponential_forget_gate: whether f̃ is without the log σ, the paper's other forget gate.
+        forget_bias: initial bias of the forget gate.
+        param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `SLSTMCarry(h, c, n, m)`.
 
     Raises:
-        TypeError: A size is no int.
+        TypeError: A size is not an int.
         ValueError: A size is below 1, or `num_heads` does not divide `num_units`.
 
     Example:

@@ -1,7 +1,7 @@
-"""Cell to cell with noise: zoneout and recurrent dropout.
+"""Wrappers that add noise to a cell: zoneout and recurrent dropout.
 
-The noise is data. `prepare` draws it for the whole sequence beside the inputs, so every evaluator
-sees the same numbers and a step is a pure function of them.
+The noise is data. `prepare` draws it for the whole sequence and adds it to the inputs, so every
+evaluator sees the same numbers, and a step is a pure function of them.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from jaxrnn.types import Cell, Split
 
 
 class Noisy(NamedTuple):
-    """Something of the cell's and the noise for it: flags like the carry, None without a key."""
+    """A value of the inner cell with its noise: flags like the carry, or None without a key."""
 
     inner: Any
     flags: Any
@@ -30,19 +30,19 @@ def zoneout(cell: Cell, rates: Any) -> Cell:
 
         hₜ = d ⊙ hₜ₋₁ + (1 - d) ⊙ h̃ₜ,  d ~ Bernoulli(rate);  without a key d = rate, the expectation
 
-    Krueger et al. 2016 (arXiv:1606.01305). In an LSTM h̃ₜ is read from the new cell before the
-    cell's own zoneout, as there. Flags are drawn for every step, row and unit.
+    Krueger et al. 2016 (arXiv:1606.01305). As in the paper, an LSTM computes h̃ₜ from the new c
+    before zoneout acts on c. Flags are drawn for every step, row and unit.
 
     Args:
-        cell: The cell.
-        rates: A float for all, or a tree of floats like the carry: `LSTMCarry(h=0.05, c=0.5)`.
-            Leaves of the carry that are neither floating nor complex are never kept.
+        cell: the cell.
+        rates: the probabilities, a float for all or a tree of floats like the carry, for example
+            `LSTMCarry(h=0.05, c=0.5)`. Leaves that are neither floating nor complex are never kept.
 
     Returns:
         The cell with the same params and carry.
 
     Raises:
-        TypeError: A rate is no float, `cell` is not a Cell, or (while tracing) `rates` does not
+        TypeError: A rate is not a float, `cell` is not a Cell, or (while tracing) `rates` does not
             fit the carry.
         ValueError: A rate is not in [0, 1).
 
@@ -92,13 +92,13 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         hₜ = update(hₜ₋₁, mix(params, m ⊙ hₜ₋₁ / (1 - rate), zₜ)),  m ~ Bernoulli(1 - rate)
 
     Gal and Ghahramani 2016 (arXiv:1512.05287). Only the recurrent product reads the dropped carry;
-    the pointwise paths (the LSTM's cell, the GRU's interpolation) read it whole. The mask is drawn
-    anew at every reset, so packed sequences have masks of their own. A call of `unroll` with
-    another key draws another one: chunks of one stream keep theirs only with the same key.
+    the pointwise paths (the cell of an LSTM, the interpolation of a GRU) read all of it. A new mask
+    is drawn at every reset, so packed sequences have different masks. A call of `unroll` with
+    another key draws another mask: chunks of one stream share theirs only if they get the same key.
 
     Args:
         cell: a cell whose `advance` is a `Split`.
-        rate: The share of the carry that is dropped.
+        rate: the fraction of the carry that is dropped.
 
     Returns:
         The cell with the same params and carry.
@@ -144,7 +144,7 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
 
 
 def _noisy(cell: Cell, name: str, draw: Callable[..., Any]) -> Cell:
-    """The cell on inputs `Noisy(x, flags)`, which its `prepare` makes."""
+    """The cell for inputs `Noisy(x, flags)`, which its `prepare` makes; all but its `advance`."""
 
     def prepare(params, key, xs, reset):
         leading = checks.leading_shape(xs, cell.num_feature_axes)

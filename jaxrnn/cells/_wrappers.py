@@ -1,4 +1,4 @@
-"""Cell to cell: a learned start, zoneout, recurrent dropout, and a short way to write a cell."""
+"""`simple_cell`, a short way to write a cell, and `learned_initial_carry`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,22 +27,23 @@ def simple_cell(
     num_feature_axes: Any = 1,
     roles: Any = None,
 ) -> Cell:
-    """A cell from an initialiser and a step; what is left out is the obvious thing.
+    """Makes a cell from an initialiser and a step, with defaults for everything else.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
 
     Args:
         init: `(key, num_inputs) -> params`.
         advance: `(params, carry, z) -> carry`; keeps the carry's structure, shapes and dtypes.
-        num_outputs: Width of y.
-        initial_carry: `(params, batch_shape=()) -> carry`; zeros `[*batch, num_outputs]` when
-            left out, in promote(params, float32).
-        project: `(params, x) -> z`; z = x when left out.
-        emit: `(params, carry, x) -> y`; y = carry when left out, which must then be one array.
-        num_feature_axes: Axes of x behind batch and time; an int, or a tree of ints like x.
-        roles: What the parameters are for, in the words of `parameter_labels`: one for all of them
-            or a tree prefix of params. None: the classes of the parameters say it, and what they
-            do not say is unlabelled.
+        num_outputs: width of y.
+        initial_carry: `(params, batch_shape=()) -> carry`; None is zeros `[*batch, num_outputs]` in
+            promote(params, float32).
+        project: `(params, x) -> z`; None is z = x.
+        emit: `(params, carry, x) -> y`; None is y = carry, which must then be one array.
+        num_feature_axes: number of axes of x after batch and time; an int, or a tree of ints like
+            x.
+        roles: what the parameters are for, in the words of `parameter_labels`: one word for all of
+            them, or a tree prefix of params. None: the classes of the parameters declare it, and
+            parameters without a declaration are unlabelled.
 
     Returns:
         The cell.
@@ -50,7 +51,7 @@ def simple_cell(
     Raises:
         TypeError: `num_outputs` is not an int, a role is not a string, or (while tracing) the carry
             is not a single array and there is no `emit`.
-        ValueError: `num_outputs` is below 1, or `roles` has another word.
+        ValueError: `num_outputs` is below 1, or `roles` has a word that is not a role.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -77,7 +78,7 @@ def simple_cell(
         del params, x
         if not jax.tree_util.all_leaves([carry]):
             raise TypeError(
-                "emit must be given to simple_cell when the carry is no single array, "
+                "emit must be given to simple_cell when the carry is not a single array, "
                 f"got the carry {jax.tree.structure(carry)}."
             )
         return carry
@@ -106,7 +107,7 @@ class LearnedInitialCarryParams(NamedTuple):
 
 
 class ComplexParts(NamedTuple):
-    """A complex parameter as two real ones, which any optimiser moves the right way."""
+    """A complex parameter as two real ones, which any optimiser moves in the right direction."""
 
     real: Any
     imag: Any
@@ -114,17 +115,17 @@ class ComplexParts(NamedTuple):
 
 @model_factory
 def learned_initial_carry(cell: Cell) -> Cell:
-    """Makes the carry that starts every sequence, and that a reset returns to, a parameter.
+    """Makes the initial carry of every sequence, to which resets return, a parameter.
 
         h₀ = params.initial_carry
 
-    The learned carry starts as the cell's own one. Complex leaves are kept as `ComplexParts`:
-    `jax.grad` gives the conjugate of a complex gradient, and optax does not turn it. Integer leaves
-    stay what they are: their gradient is of dtype float0, so take gradients with `allow_int=True`
-    or leave such cells out.
+    Before training it is the cell's own initial carry. Complex leaves are stored as `ComplexParts`,
+    because `jax.grad` gives the conjugate of a complex gradient and optax does not conjugate it
+    back. Integer leaves have gradients of dtype float0, so a cell with them needs
+    `jax.grad(..., allow_int=True)`.
 
     Args:
-        cell: The cell.
+        cell: the cell.
 
     Returns:
         The cell with `LearnedInitialCarryParams(cell, initial_carry)`.

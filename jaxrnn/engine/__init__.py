@@ -1,1 +1,1 @@
-"""The engine: what `unroll` does with any cell or layer. For writers of models, not for users."""
+"""The engine, which evaluates cells and layers over time: for writers of models, not for users."""

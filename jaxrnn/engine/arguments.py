@@ -1,4 +1,4 @@
-"""What `unroll`, `step` and `carries` do with their arguments before anything runs."""
+"""The arguments of `unroll`, `step` and `carries`: their checks, and the compiled function."""
 
 import contextlib
 import functools
@@ -9,18 +9,18 @@ import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask
-from jaxrnn.types import Cell, Layer, Model, Steps
+from jaxrnn.types import Cell, Layer, Mask, Model, Reset, Steps
 
 
 class Call(NamedTuple):
-    """The sequence arguments after their checks, still in the caller's layout."""
+    """The arguments that are sequences, checked, and still in the caller's layout."""
 
     time_axis: int
     steps: Steps
 
     @classmethod
-    def checked(cls, model: Model, xs: Any, mask: Any, reset: Any, time_major: Any) -> "Call":
-        """Checks them against each other."""
+    def checked(cls, model: Model, xs: Any, mask: Mask, reset: Reset, time_major: Any) -> "Call":
+        """Checks the sequences against each other."""
         if not isinstance(model, Cell | Layer):
             raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
         checks.boolean(time_major, "time_major")
@@ -31,26 +31,28 @@ class Call(NamedTuple):
         return cls(0 if time_major else len(leading) - 1, Steps(xs, mask, reset))
 
 
-# Models are equal by value, so equal ones share what was compiled. What is compiled for a model
-# outlives it, and a model with a lambda is equal to no other one: old programs have to go.
+# Models are values, so equal ones share a program. The cache is bounded because a program outlives
+# its model, and a model made with a new lambda each time is equal to no earlier one.
 @functools.lru_cache(maxsize=128)
 def compiled(run: Callable[..., Any], model: Model, *options: Any) -> Callable[..., Any]:
     """`run(model, *options, *arrays)` jitted as a function of the arrays; the last 128 are kept.
 
     Args:
-        run: what to jit.
-        model: a cell or a layer.
-        *options: further static arguments, which are hashable.
+        run: the function to jit.
+        model: a cell or a layer, its first argument.
+        *options: further static arguments, hashable.
 
     Returns:
         The jitted function.
     """
+    # Inlined, a call under a caller's `jit` leaves no nested program there.
     return jax.jit(functools.partial(run, model, *options), inline=True)
 
 
 @contextlib.contextmanager
 def naming_params(model, params, xs):
-    """Says `params` where what went wrong has another structure than `init` makes."""
+    """Blames an error on `params` when they do not have the structure that `init` makes."""
+    # Only after an error, because the comparison costs a trace of `init`.
     try:
         yield
     except (AttributeError, TypeError, ValueError) as error:
@@ -63,7 +65,8 @@ def naming_params(model, params, xs):
 
 
 def _structure_of_init(model, xs):
-    """The structure of the parameters for such inputs, None where that cannot be told."""
+    """The structure of the parameters that `init` makes, or None if it cannot be found out."""
+    # Inputs that are a tree or indices do not show their number; 1 gives the same structure.
     by_width = model.num_feature_axes == 1 and isinstance(xs, jax.Array)
     num_inputs = xs.shape[-1] if by_width else 1
     try:

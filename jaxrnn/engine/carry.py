@@ -1,4 +1,4 @@
-"""Carries between calls: detached, chosen row by row, repeated over a batch."""
+"""Functions of a carry between two calls: detach it, select it by row, repeat it over a batch."""
 
 from typing import Any
 
@@ -8,16 +8,17 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import select
+from jaxrnn.types import Carry
 
 
-def detach(carry: Any) -> Any:
+def detach(carry: Carry) -> Carry:
     """Keeps the values of a carry and cuts its derivative.
 
     Args:
-        carry: Any tree of arrays.
+        carry: any tree of arrays.
 
     Returns:
-        The same values; gradients do not pass. Detaching is not resetting.
+        The same values, through which no gradient passes. Detaching is not resetting.
 
     Example:
         >>> jax.grad(lambda h: (detach(h) * h))(jnp.float32(3.0))
@@ -26,20 +27,20 @@ def detach(carry: Any) -> Any:
     return jax.tree.map(lax.stop_gradient, carry)
 
 
-def select_carry(flag: Any, yes: Any, no: Any) -> Any:
+def select_carry(flag: Any, yes: Carry, no: Carry) -> Carry:
     """Takes the carry `yes` in the rows where `flag` is True and `no` in the others.
 
     Args:
         flag: bool `[*batch]`.
-        yes: A carry with leaves `[*batch, ...]`.
-        no: A carry like `yes`.
+        yes: a carry with leaves `[*batch, ...]`.
+        no: a carry like `yes`.
 
     Returns:
-        A carry like `yes`; NaN in the carry not taken reaches nothing.
+        A carry like `yes`; NaN in the carry that is not taken reaches nothing.
 
     Raises:
         TypeError: `flag` is not bool, or the carries differ in structure or dtypes.
-        ValueError: The carries differ in shape, or `flag` is no leading part of it.
+        ValueError: The carries differ in shape, or the shape of `flag` is not how theirs begin.
 
     Example:
         >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.array([jnp.nan, 5.0]))
@@ -52,18 +53,18 @@ def select_carry(flag: Any, yes: Any, no: Any) -> Any:
     for leaf in jax.tree.leaves(yes):
         if jnp.shape(leaf)[: flag.ndim] != flag.shape:
             raise ValueError(
-                f"flag must be a leading part of every leaf, got {flag.shape} "
-                f"for a leaf {jnp.shape(leaf)}."
+                f"flag must have the leading axes of every leaf, got the shape {flag.shape} "
+                f"for a leaf of shape {jnp.shape(leaf)}."
             )
     return select(flag, yes, no)
 
 
-def broadcast_carry(carry: Any, batch_shape: tuple[int, ...]) -> Any:
+def broadcast_carry(carry: Carry, batch_shape: tuple[int, ...]) -> Carry:
     """Repeats a carry without batch axes over a batch.
 
     Args:
-        carry: A carry with leaves `[...]`.
-        batch_shape: The batch axes to put in front.
+        carry: a carry with leaves `[...]`.
+        batch_shape: sizes of the batch axes.
 
     Returns:
         The carry with leaves `[*batch, ...]`.

@@ -1,4 +1,4 @@
-"""Checks of static facts, made while a function is traced; the errors name the argument."""
+"""Checks of arguments that can be made while a function is traced; the errors name the argument."""
 
 import inspect
 import math
@@ -19,21 +19,22 @@ def is_cell(cell: Any) -> None:
 
 
 def integer(value: Any, name: str) -> int:
-    """Returns `value` when it is an int, raises otherwise (a bool is none)."""
+    """Returns `value` if it is an int, and raises otherwise, also for a bool."""
+    # In Python True is an int, but a count of True is a mistake.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
     return int(value)
 
 
 def positive(value: Any, name: str) -> int:
-    """Returns `value` when it is an int of at least 1, raises otherwise."""
+    """Returns `value` if it is an int of at least 1, and raises otherwise."""
     if integer(value, name) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}.")
     return int(value)
 
 
 def fraction(value: Any, name: str) -> float:
-    """Returns `value` when it is a number in [0, 1), raises otherwise."""
+    """Returns `value` if it is a number in [0, 1), and raises otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
     if not 0 <= value < 1:
@@ -42,7 +43,7 @@ def fraction(value: Any, name: str) -> float:
 
 
 def not_negative(value: Any, name: str) -> float:
-    """Returns `value` when it is a finite number of at least 0, raises otherwise."""
+    """Returns `value` if it is a finite number of at least 0, and raises otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
     if not (math.isfinite(value) and value >= 0):
@@ -53,22 +54,28 @@ def not_negative(value: Any, name: str) -> float:
 def evaluator(evaluate: Any, name: str) -> None:
     """Raises TypeError unless `evaluate` can be called as an Evaluator."""
     try:
-        inspect.signature(evaluate).bind(*"cell params carry steps".split())
-    except TypeError as error:
+        signature = inspect.signature(evaluate)
+        # Four words in place of the arguments: only whether the call fits the signature is tested.
+        signature.bind(*"cell params carry steps".split())
+        # A factory such as `newton`, whose call was forgotten, has four options and needs none.
+        fits = any(p.default is p.empty for p in signature.parameters.values())
+    except TypeError:
+        fits = False
+    if not fits:
         raise TypeError(
             f"{name} must be an Evaluator, (cell, params, carry, steps) -> Rollout, "
             f"such as sequential(); got {evaluate!r}."
-        ) from error
+        )
 
 
 def evaluates(evaluate: Any, cell: Cell) -> None:
-    """Raises where an evaluator that can tell in advance cannot evaluate the cell."""
+    """Raises if the evaluator cannot evaluate the cell; those without `check_cell` raise later."""
     if hasattr(evaluate, "check_cell"):
         evaluate.check_cell(cell)
 
 
 def boolean(value: Any, name: str) -> bool:
-    """Returns `value` as a bool when it is one, raises otherwise (a traced one is none)."""
+    """Returns `value` if it is a bool, and raises otherwise, also for a traced one."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
@@ -89,12 +96,12 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
     """Raises unless `came` has the structure, shapes and dtypes of `expected`.
 
     Args:
-        came: The tree that was given or returned.
-        expected: A tree of arrays or of `jax.ShapeDtypeStruct`.
-        name: What the error calls the tree.
+        came: the tree that was given or returned.
+        expected: a tree of arrays or of `jax.ShapeDtypeStruct`.
+        name: what the error calls the tree.
 
     Raises:
-        TypeError: The structures (classes of nodes included) or the dtypes differ.
+        TypeError: The structures, including the classes of nodes, or the dtypes differ.
         ValueError: The shapes differ.
     """
     structure, wanted = jax.tree.structure(came), jax.tree.structure(expected)
@@ -114,7 +121,7 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
 
 
 def arrays(tree: Any, name: str) -> Any:
-    """The tree with every leaf as an array; raises TypeError for what cannot be one."""
+    """The tree with every leaf as an array; raises TypeError for a leaf that cannot be one."""
     try:
         return jax.tree.map(jnp.asarray, tree)
     except TypeError as error:
@@ -122,13 +129,13 @@ def arrays(tree: Any, name: str) -> Any:
 
 
 def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:
-    """The prefix with every leaf repeated over what stands under it in the tree.
+    """The prefix with every leaf repeated for all leaves below it in the tree.
 
     Args:
-        prefix: A tree that ends where the tree does, or above it.
-        tree: Any tree.
-        name: What the error calls the prefix.
-        tree_name: What the error calls the tree.
+        prefix: a tree whose leaves are nodes or leaves of the other tree.
+        tree: any tree.
+        name: what the error calls the prefix.
+        tree_name: what the error calls the tree.
 
     Returns:
         A tree like `tree`.
@@ -148,19 +155,19 @@ def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:
 def leading_shape(
     xs: Any, num_feature_axes: Any, name: str = "xs", has_time: bool = True
 ) -> tuple[int, ...]:
-    """The axes that all leaves of `xs` share in front of their feature axes.
+    """The sizes of the axes before the feature axes, which all leaves of `xs` share.
 
     Args:
-        xs: A tree of arrays `[*leading, *features]`.
-        num_feature_axes: An int, or a tree of ints that is a prefix of `xs`.
-        name: What the error calls the tree.
-        has_time: Whether one of the leading axes is time, so that there must be one.
+        xs: a tree of arrays `[*leading, *features]`.
+        num_feature_axes: an int, or a tree of ints that is a prefix of `xs`.
+        name: what the error calls the tree.
+        has_time: whether one of the leading axes is time, so that there is at least one.
 
     Returns:
         The shape of the shared leading axes.
 
     Raises:
-        TypeError: `num_feature_axes` is no prefix of the tree.
+        TypeError: `num_feature_axes` is not a prefix of the tree.
         ValueError: A leaf has too few axes, or leaves disagree, or there is no leaf.
     """
     axes = jax.tree.leaves(spread(num_feature_axes, xs, "num_feature_axes", name))

@@ -1,4 +1,4 @@
-"""A loop of elementwise steps as one kernel of XLA's CPU backend."""
+"""A loop of elementwise steps, compiled as one kernel by XLA's CPU backend."""
 
 import functools
 import math
@@ -9,23 +9,24 @@ import jax
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-# XLA gives a loop over a few bytes this mark itself; a loop over more runs each operation of
-# each step through its dispatcher, 30 ns apiece. A version that does not know the mark ignores it.
+# XLA gives a loop over a few bytes this mark itself. In a larger loop each operation of each step
+# passes through its dispatcher, which takes 30 ns: more than the arithmetic of a narrow step.
+# The mark is not a documented interface; a version of XLA that does not know it ignores it.
 _ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
-# A step of so many bytes XLA spreads over cores, and one kernel has one.
+# XLA spreads a step of this many bytes over several cores; a kernel runs on one.
 _WIDE = 2**18
 
 
 def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """`loop`, compiled on CPU as a single kernel, which runs narrow steps several times faster.
+    """The loop, compiled on CPU as a single kernel, which runs narrow steps several times faster.
 
-    Only elementwise operations, slices and updates may be in `loop`: XLA cannot compile a matrix
-    product there. The mark has no derivative, so this belongs below a rule for one. On other
-    platforms it is `loop` as it is, and so it is where a step is 256 KiB or more, or of an unknown
-    size; under `jax.vmap` one row's step counts.
+    The loop may contain only elementwise operations, slices and updates: XLA cannot compile a
+    matrix product in such a kernel. The mark has no derivative, so the loop must be called below a
+    rule that has one. The loop stays as it is on other platforms, and where a step takes 256 KiB or
+    more, or its size is unknown; under `jax.vmap` the step of one row counts.
 
     Args:
-        loop: From trees of arrays to one array `[T, ...]`.
+        loop: function of trees of arrays that returns one array `[T, ...]`.
 
     Returns:
         The same function of the same arguments.
@@ -39,12 +40,14 @@ def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """
     inner = jax.jit(loop)
 
-    @jax.jit  # the call must be inside a program to be seen
+    # XLA sees the mark only on a call inside a program, hence the outer jit.
+    @jax.jit
     def marked(*args: Any) -> Any:
         return set_xla_metadata(inner(*args), **_ONE_KERNEL)
 
     @functools.wraps(loop)
     def call(*args: Any) -> jax.Array:
+        # Chosen while tracing by the size, and while compiling by the platform.
         if not _is_narrow(jax.eval_shape(inner, *args)):
             return loop(*args)
         return lax.platform_dependent(*args, cpu=marked, default=loop)
@@ -53,6 +56,7 @@ def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def _is_narrow(steps):
+    # A size that is a symbol of `jax.export` is unknown until the program runs.
     sizes = steps.shape[1:]
     known = all(isinstance(size, int) for size in sizes)
     return known and math.prod(sizes) * steps.dtype.itemsize < _WIDE

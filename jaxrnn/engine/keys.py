@@ -1,4 +1,4 @@
-"""Keys as arguments: an array, None (the deterministic model), or a key that is missing."""
+"""Keys of random numbers: a PRNG key, None for the deterministic model, or a `MissingKey`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,27 +7,37 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.types import Array, Key
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class MissingKey:
-    """Stands where a training step got no key: what draws noise raises, the rest ignores it."""
+    """The key of a training step that was called without one.
+
+    Deterministic models ignore it, and models that draw noise raise: dropout cannot be switched off
+    by forgetting an argument.
+
+    Attributes:
+        asked_by: the name of the training step, for the error.
+    """
 
     asked_by: str
 
 
-def checked_key(key: Any) -> Any:
-    """Returns `key` when it is one PRNG key, None or a missing key.
+def checked_key(key: Key) -> Key:
+    """Returns `key` if it is one PRNG key, None or a `MissingKey`.
 
     Args:
-        key: What was given for a key.
+        key: the argument of a caller.
 
     Raises:
-        TypeError: It is something else, an int say.
+        TypeError: It is something else, for example an int.
     """
     if key is None or isinstance(key, MissingKey):
         return key
     dtype, shape = getattr(key, "dtype", None), jnp.shape(key)
+    # Both kinds of keys: those of `jax.random.key`, and the uint32 vectors of `jax.random.PRNGKey`.
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     if (typed and shape == ()) or (dtype == jnp.uint32 and len(shape) == 1):
         return key
@@ -36,12 +46,12 @@ def checked_key(key: Any) -> Any:
     )
 
 
-def split_key(key: Any, num: int) -> list[Any]:
-    """`num` keys from one; None and a missing key stay what they are.
+def split_key(key: Key, num: int) -> list[Key]:
+    """Splits a key into `num` keys; None and a `MissingKey` are repeated.
 
     Args:
-        key: A PRNG key, None, or MissingKey.
-        num: How many.
+        key: a PRNG key, None, or MissingKey.
+        num: number of keys.
 
     Returns:
         A list of `num` keys.
@@ -55,19 +65,19 @@ def split_key(key: Any, num: int) -> list[Any]:
     return list(jax.random.split(key, num))
 
 
-def fold_in(key: Any, index: Any) -> Any:
-    """The key of number `index`; None and a missing key stay what they are."""
+def fold_in(key: Key, index: Any) -> Key:
+    """The key with the number `index`; None and a `MissingKey` are returned as they are."""
     if key is None or isinstance(key, MissingKey):
         return key
     return jax.random.fold_in(key, index)
 
 
-def drawing_key(key: Any, name: str) -> Any:
-    """The key for a draw: an array, or None for the deterministic model.
+def drawing_key(key: Key, name: str) -> Key:
+    """The key to draw noise with: a PRNG key, or None for the deterministic model.
 
     Args:
-        key: A PRNG key, None, or MissingKey.
-        name: What draws, for the error.
+        key: a PRNG key, None, or MissingKey.
+        name: name of the model that draws noise, for the error.
 
     Raises:
         ValueError: A training step was called without a key although `name` draws noise.
@@ -80,8 +90,8 @@ def drawing_key(key: Any, name: str) -> Any:
     return key
 
 
-def from_sequence_start(draws: Any, reset: Any) -> Any:
-    """What was drawn for the first step of the sequence each step belongs to.
+def from_sequence_start(draws: Array, reset: Array) -> Array:
+    """For each step, the draw of the first step of its sequence.
 
     Args:
         draws: `[T, *batch, ...]`, a draw for every step.
@@ -94,6 +104,8 @@ def from_sequence_start(draws: Any, reset: Any) -> Any:
         >>> from_sequence_start(jnp.array([5, 6, 7, 8]), jnp.array([False, False, True, False]))
         Array([5, 5, 7, 7], dtype=int32)
     """
+    # The largest number of a reset step so far is the start of the sequence; 0 is the start of the
+    # first one, with or without a reset there.
     steps = jnp.arange(reset.shape[0]).reshape(-1, *[1] * (reset.ndim - 1))
     start = lax.cummax(jnp.where(reset, steps, 0))
     start = start.reshape(*start.shape, *[1] * (draws.ndim - start.ndim))

@@ -1,15 +1,15 @@
-"""The linear recurrence hₜ = aₜ ⊙ hₜ₋₁ + bₜ, in sequence or in parallel, with its own derivative.
+"""The linear recurrence hₜ = aₜ ⊙ hₜ₋₁ + bₜ, sequential or parallel, with its own derivative.
 
-How the parallel form works. The map h ↦ a h + b after the map h ↦ a' h + b' is
-h ↦ a a' h + (a b' + b), so pairs (a, b) form a monoid with the identity (1, 0). A masked step is
-that identity. A reset is a flag of the pair, not a = 0, because 0 · NaN is NaN: a flagged map
-forgets what came before it by selection,
+The parallel form: the map h ↦ a h + b after the map h ↦ a' h + b' is h ↦ a a' h + (a b' + b), so
+pairs (a, b) form a monoid with the identity (1, 0). A masked step is that identity. A reset is a
+flag of the pair and not a = 0, because 0 · NaN is NaN: a flagged map drops what came before it by
+selection,
 
     (a', b', r') then (a, b, r) = r ? (a, b, True) : (a a', a b' + b, r').
 
 The derivative of a linear recurrence is the same recurrence of tangents,
-ḣₜ = aₜ ḣₜ₋₁ + (ȧₜ hₜ₋₁ + ḃₜ), which transposes to one scan backwards. As a rule in forward mode it
-serves forward, reverse, higher and complex derivatives and stores a and h alone.
+ḣₜ = aₜ ḣₜ₋₁ + (ȧₜ hₜ₋₁ + ḃₜ), whose transpose is one scan backwards. As a rule in forward mode it
+serves forward, reverse, higher and complex derivatives, and stores only a and h.
 """
 
 import functools
@@ -24,6 +24,7 @@ from jaxrnn.engine.masking import as_mask
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import flip, flip_reset
 
+# Steps that the method "chunked" solves in parallel.
 _CHUNK = 256
 
 
@@ -39,7 +40,7 @@ def linear_scan(
     reverse: bool = False,
     method: str = "auto",
 ) -> Any:
-    """Solves hₜ = aₜ ⊙ hₜ₋₁ + bₜ for all steps, elementwise, real or complex.
+    """Solves hₜ = aₜ ⊙ hₜ₋₁ + bₜ for all steps, elementwise, for real or complex numbers.
 
         h' = rₜ ? initial : hₜ₋₁,  hₜ = mₜ ? aₜ ⊙ h' + bₜ : h'
 
@@ -47,26 +48,27 @@ def linear_scan(
     derivative follows JAX's convention for complex numbers: cotangents are not conjugated.
 
     Args:
-        a: `[..., T, N]`, or 1 on the time axis for a recurrence that does not change with time;
-            broadcast against `b`.
-        b: `[..., T, N]`.
-        h0: `[..., N]`, what the chunk starts from; None is `initial`.
+        a: coefficients `[..., T, N]`, with a time axis of 1 for a recurrence that does not change
+            with time; broadcast against `b`.
+        b: inputs `[..., T, N]`.
+        h0: the state before the first step, `[..., N]`; None is `initial`.
         mask: bool `[..., T]` over the axes of `b` up to time; False keeps h.
         reset: bool `[..., T]`; True starts from `initial` before the step, and stops NaN.
-        initial: What a reset returns to, broadcast against `b` without its time axis.
-        axis: The time axis of `b`.
-        reverse: Run from the end: hₜ = aₜ ⊙ hₜ₊₁ + bₜ, a boundary before t cutting what comes
-            from t to t - 1.
-        method: "sequential" (on CPU one kernel, if a step is below 256 KiB), "associative",
+        initial: the state that a reset returns to, broadcast against `b` without its time axis.
+        axis: the time axis of `b`.
+        reverse: whether to run from the end, hₜ = aₜ ⊙ hₜ₊₁ + bₜ; a reset at t then separates
+            step t - 1 from step t.
+        method: "sequential" (on CPU one kernel, if a step is smaller than 256 KiB), "associative",
             "chunked", or "auto": sequential on CPU, where it was measured to run and to compile
-            several times faster, and associative, of depth O(log T), elsewhere, unmeasured.
+            several times faster, and associative, of depth O(log T), on other platforms, where
+            nothing was measured.
 
     Returns:
         h `[..., T, N]` for every step.
 
     Raises:
-        ValueError: Shapes disagree, or `method` is another word.
-        TypeError: A flag array is of another kind.
+        ValueError: Shapes disagree, or `method` is not one of the four words.
+        TypeError: A flag array is not bool, int or float.
 
     Example:
         >>> a, b = jnp.full((3, 1), 0.5), jnp.array([[1.0], [0.0], [2.0]])
@@ -96,23 +98,25 @@ def linear_scan(
 
 
 def _guarded_solve(method, a, b, h0, mask, reset, initial):
-    """Mask and reset as what the solver knows: the identity (1, 0), and a fresh start."""
+    """Solves after writing the mask and the reset as the identity (1, 0) and a fresh start."""
     if mask is not None:
+        # Before the reset, which then still acts on a masked step: there h = 1 · initial + 0.
         mask = _widen(mask, b)
         a, b = jnp.where(mask, a, 1), jnp.where(mask, b, 0)
     if reset is None:
         return _solve(method, a, b, h0, None)
     fresh = jnp.broadcast_to(_widen(reset, b), b.shape)
-    # Selected before and after they multiply: NaN times zero is NaN in the product's value and in
-    # both of its cotangents.
+    # `initial` enters through b at the fresh steps. Both `where`s are needed: a may be NaN at other
+    # steps, and NaN · 0 would be NaN in the product and in the cotangent of either factor.
     b = b + jnp.where(fresh, jnp.where(fresh, a, 0) * initial, 0)
+    # A carry that is discarded may be NaN, so it is not multiplied by a at all.
     h0 = jnp.where(fresh[0], 0, h0)
     return _solve(method, jnp.where(fresh, 0, a), b, h0, fresh)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve(method, a, b, h0, fresh):
-    """hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = h0, time first."""
+    """Solves hₜ = freshₜ ? bₜ : aₜ hₜ₋₁ + bₜ from h₋₁ = h0, time first."""
     return METHODS[method](a, b, h0, fresh)
 
 
@@ -122,12 +126,15 @@ def _solve_jvp(method, primals, tangents):
     a_dot, b_dot, h0_dot, _ = tangents
     h = _solve(method, a, b, h0, fresh)
     b_dot = a_dot * _before(h, h0, fresh) + b_dot
+    # The tangent solver starts from zero; the tangent of h0 enters through the first step's b.
     start = a[0] * h0_dot if fresh is None else jnp.where(fresh[0], 0, a[0] * h0_dot)
     return h, _tangent_solve(method, a, b_dot.at[0].add(start), fresh)
 
 
 def _tangent_solve(method, a, b, fresh):
     """The solver as a linear map of b, whose transpose is the solver run backwards."""
+    # `custom_linear_solve` takes the transpose from us and every further derivative, also that
+    # with respect to a, from `residual`, the equation that h satisfies.
     zero = jnp.zeros_like(b[0])
 
     def residual(h):
@@ -143,7 +150,7 @@ def _tangent_solve(method, a, b, fresh):
 
 
 def _before(h, h0, fresh):
-    """hₜ₋₁, zero where there is none."""
+    """hₜ₋₁ for every step, zero where the step starts fresh."""
     shifted = jnp.concatenate([h0[None], h[:-1]])
     return shifted if fresh is None else jnp.where(fresh, 0, shifted)
 
@@ -155,6 +162,8 @@ def _sequential(a, b, h0, fresh):
         h = a * h + b if fresh is None else jnp.where(fresh, b, a * h + b)
         return h, h
 
+    # Coefficients that do not change are no input of the loop. There are no flags here, because
+    # `_guarded_solve` gives `a` a time axis where there is a mask or a reset.
     def fixed_step(h, b):
         h = a[0] * h + b
         return h, h
@@ -166,8 +175,10 @@ def _sequential(a, b, h0, fresh):
 
 @in_one_kernel
 def _sequential_transpose(a, cotangent, fresh):
-    """gₜ = cotangentₜ + (freshₜ₊₁ ? 0 : aₜ₊₁ gₜ₊₁), without a copy of a or of the cotangent."""
+    """Solves gₜ = cotangentₜ + (freshₜ₊₁ ? 0 : aₜ₊₁ gₜ₊₁) without copies of a or the cotangent."""
 
+    # The scan carries aₜ gₜ, already multiplied: that way step t needs aₜ and not aₜ₊₁, and no
+    # array has to be shifted or flipped.
     def step(carried, inputs):
         a, cotangent, fresh = inputs
         g = cotangent + carried
@@ -190,7 +201,8 @@ def _reversed(solve):
         after = None if fresh is None else flip_reset(fresh)
         coefficients = jnp.roll(flip(a), 1, axis=0)
         if a.shape[0] == cotangent.shape[0]:
-            # Nothing comes before the first step; what was rolled there may be NaN.
+            # The roll brings a[0] to the first place, where it multiplies the zero before the first
+            # step; it may be NaN.
             coefficients = coefficients.at[0].set(0)
         return flip(solve(coefficients, flip(cotangent), jnp.zeros_like(cotangent[0]), after))
 
@@ -198,6 +210,7 @@ def _reversed(solve):
 
 
 def _associative(a, b, h0, fresh):
+    # The monoid of the module's docstring. `before` and `after` are blocks of maps, in time order.
     def compose(before, after):
         (a1, b1, *r1), (a2, b2, *r2) = before, after
         if not r1:
@@ -208,18 +221,20 @@ def _associative(a, b, h0, fresh):
             r1[0] | r2[0],
         )
 
+    # `associative_scan` has no start value, so h0 enters through the first b.
     b = b.at[0].add(a[0] * h0 if fresh is None else jnp.where(fresh[0], 0, a[0] * h0))
     elements = (jnp.broadcast_to(a, b.shape), b, *(() if fresh is None else (fresh,)))
     return lax.associative_scan(compose, elements)[1]
 
 
 def _chunked(a, b, h0, fresh):
-    """Sequential over chunks, associative inside: what is parallel has a bounded size."""
+    """Sequential over chunks, associative inside them, so that the parallel part stays small."""
     num_steps = b.shape[0]
     if num_steps <= _CHUNK:
         return _associative(a, b, h0, fresh)
     padding = -num_steps % _CHUNK
 
+    # The last chunk is filled with the identity (1, 0), whose results are cut off again.
     def chunks_of(leaf, fill):
         rows = jnp.full((padding, *leaf.shape[1:]), fill, leaf.dtype)
         return jnp.concatenate([leaf, rows]).reshape(-1, _CHUNK, *leaf.shape[1:])
@@ -269,7 +284,7 @@ def _time_axis(b, axis):
 
 
 def _broadcast(array, shape, name):
-    """`array` in `shape`, or an error that names it."""
+    """The array broadcast to a shape, or an error that names it."""
     array = jnp.asarray(array)
     padded = (1,) * (len(shape) - array.ndim) + array.shape
     fits = len(padded) == len(shape)
@@ -279,7 +294,7 @@ def _broadcast(array, shape, name):
 
 
 def _coefficients(a, b, axis):
-    """`a` with the axes of `b`; its time axis may stay 1."""
+    """The coefficients with the axes of `b`; their time axis may stay 1."""
     a = jnp.asarray(a)
     fixed = a.ndim < b.ndim - axis or a.shape[axis - b.ndim] == 1
     shape = (*b.shape[:axis], 1, *b.shape[axis + 1 :]) if fixed else b.shape
@@ -287,7 +302,7 @@ def _coefficients(a, b, axis):
 
 
 def _flags(flags, b, axis, name):
-    """The flags over the leading axes of `b`, time among them."""
+    """The flags checked against the leading axes of `b` up to time, or further."""
     ndim = jnp.ndim(flags)
     if ndim <= axis:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The meaning of a mask and of a reset, in one place."""
+"""The meaning of a mask and of a reset, and the checks of both."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxrnn.engine import checks
-from jaxrnn.types import Cell
+from jaxrnn.types import Carry, Cell, Mask, Params, Reset
 
 _FLAG_DTYPES = (jnp.bool_, jnp.integer, jnp.floating)
 _LENGTHS = " Lengths become a mask by mask_from_lengths."
@@ -19,28 +19,30 @@ def select(flag: Any, yes: Any, no: Any) -> Any:
 
     Args:
         flag: bool `[*prefix]`, a leading prefix of every leaf.
-        yes: A tree of arrays `[*prefix, ...]`.
-        no: A tree like `yes`.
+        yes: a tree of arrays `[*prefix, ...]`.
+        no: a tree like `yes`.
 
     Returns:
-        A tree like `yes`. The branch not taken reaches neither values nor cotangents.
+        A tree like `yes`. Numbers that are not taken, NaN included, reach no value and no
+        cotangent.
 
     Example:
         >>> select(jnp.array([True, False]), jnp.ones((2, 3)), jnp.zeros((2, 3))).sum(axis=1)
         Array([3., 0.], dtype=float32)
     """
-
+    # Flags are a leading prefix of every leaf, because time is axis 0: so one function serves
+    # vectors and matrix memories, single steps and whole sequences.
     return jax.tree.map(
         lambda yes_leaf, no_leaf: jnp.where(expand_mask(flag, yes_leaf), yes_leaf, no_leaf), yes, no
     )
 
 
-def restarted(carry: Any, initial: Any, reset: Any) -> Any:
+def restarted(carry: Carry, initial: Carry, reset: Reset) -> Carry:
     """The carry before a step: `initial` where the step starts a new sequence.
 
     Args:
-        carry: the carry after the step before, leaves `[*prefix, ...]`.
-        initial: what a reset returns to, like `carry`.
+        carry: the carry after the previous step, leaves `[*prefix, ...]`.
+        initial: the carry that a reset returns to, like `carry`.
         reset: None or bool `[*prefix]`.
 
     Returns:
@@ -49,11 +51,11 @@ def restarted(carry: Any, initial: Any, reset: Any) -> Any:
     return carry if reset is None else select(reset, initial, carry)
 
 
-def held(new: Any, old: Any, mask: Any) -> Any:
+def held(new: Carry, old: Carry, mask: Mask) -> Carry:
     """The carry after a step: `old` where the step is masked.
 
     Args:
-        new: what the step made, leaves `[*prefix, ...]`.
+        new: the carry that the step has computed, leaves `[*prefix, ...]`.
         old: the carry before the step, like `new`.
         mask: None or bool `[*prefix]`.
 
@@ -64,9 +66,9 @@ def held(new: Any, old: Any, mask: Any) -> Any:
 
 
 def guarded(
-    cell: Cell, params: Any, initial: Any, carry: Any, z: Any, mask: Any, reset: Any
-) -> Any:
-    """One step of a cell, with the meaning of its reset and its mask.
+    cell: Cell, params: Params, initial: Carry, carry: Carry, z: Any, mask: Mask, reset: Reset
+) -> Carry:
+    """One step of a cell with its reset and its mask.
 
         h' = rₜ ? initial_carry : hₜ₋₁,  hₜ = mₜ ? advance(h', zₜ) : h'
 
@@ -75,9 +77,9 @@ def guarded(
     Args:
         cell: the cell.
         params: its parameters.
-        initial: what a reset returns to; None where there is no reset.
-        carry: the carry after the step before.
-        z: what `project` made of x.
+        initial: the carry that a reset returns to; None where there is no reset.
+        carry: the carry after the previous step.
+        z: the projection of x.
         mask: None or bool `[*batch]`.
         reset: None or bool `[*batch]`.
 
@@ -86,6 +88,7 @@ def guarded(
     """
     before = restarted(carry, initial, reset)
     after = cell.advance(params, before, z)
+    # Before `held`, whose `where` would promote a wrong dtype and broadcast a wrong shape.
     checks.same_tree(after, before, "advance(params, carry, z)")
     return held(after, before, mask)
 
@@ -94,7 +97,7 @@ def concrete(values: Any) -> np.ndarray | None:
     """The values as a numpy array, or None when they are traced.
 
     Args:
-        values: An array, or what becomes one.
+        values: an array, or a number, list or tree that numpy turns into one.
 
     Returns:
         A numpy array, or None.
@@ -110,21 +113,21 @@ def concrete(values: Any) -> np.ndarray | None:
     return np.asarray(values)
 
 
-def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> jax.Array:
-    """Flags as bools, checked against the shape they must have.
+def as_mask(mask: Mask, shape: tuple[int, ...], name: str = "mask") -> jax.Array:
+    """Flags as bools, checked against the shape that they must have.
 
     Args:
-        mask: `[..., T]`, bool, or 0 and 1 as ints or floats. What is traced and no bool cannot be
-            checked and means `!= 0`.
-        shape: The shape it must have, exactly.
-        name: What the errors call it; `"reset"` for resets.
+        mask: flags `[..., T]`, bool, or 0 and 1 as ints or floats. Under `jit` flags that are not
+            bool cannot be checked; any entry other than 0 is True.
+        shape: the exact shape that it must have.
+        name: what the errors call it; `"reset"` for resets.
 
     Returns:
         bool `[..., T]`.
 
     Raises:
-        TypeError: It is no array of bools, ints or floats.
-        ValueError: It has another shape, or (when concrete) a value that is neither 0 nor 1.
+        TypeError: It is not an array of bools, ints or floats.
+        ValueError: It has another shape, or (when its values are known) one that is not 0 or 1.
 
     Example:
         >>> as_mask([1, 0, 1], (3,))
@@ -138,7 +141,8 @@ def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> jax.Array:
         raise TypeError(f"{name} must be bool, or 0 and 1, got the dtype {flags.dtype}.")
     shape = tuple(shape)
     if flags.shape != shape:
-        # Time is the last axis for callers and the first inside the engine.
+        # Flags that lack only the time axis are probably lengths. Time is the last axis for callers
+        # and the first one inside the engine.
         hint = _LENGTHS if shape and flags.shape in (shape[:-1], shape[1:]) else ""
         raise ValueError(f"{name} must have the shape {shape}, got {flags.shape}.{hint}")
     if flags.dtype == bool:
@@ -148,7 +152,7 @@ def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> jax.Array:
 
 
 def expand_mask(mask: jax.Array, leaf: jax.Array) -> jax.Array:
-    """Gives a mask the feature axes of a leaf, each of size 1.
+    """Adds the feature axes of a leaf to a mask, each of size 1.
 
     Args:
         mask: bool `[..., T]`.
@@ -164,15 +168,15 @@ def expand_mask(mask: jax.Array, leaf: jax.Array) -> jax.Array:
     return jnp.expand_dims(mask, tuple(range(mask.ndim, leaf.ndim)))
 
 
-def zero_masked(mask: jax.Array | None, xs: Any) -> Any:
-    """Puts zeros where the mask is False, so that what stood there reaches nothing.
+def zero_masked(mask: Mask, xs: Any) -> Any:
+    """Puts zeros where the mask is False, so that the numbers there reach nothing.
 
-    A product with the mask would let NaN through; a `where` before the mathematics does not, in
-    values and in gradients.
+    A product with the mask would let NaN through. A `where` does not, neither in values nor, since
+    it comes before anything is computed, in gradients.
 
     Args:
         mask: bool `[..., T]`, or None, which keeps everything.
-        xs: A tree of arrays `[..., T, *features]`.
+        xs: a tree of arrays `[..., T, *features]`.
 
     Returns:
         A tree like `xs`.

@@ -1,18 +1,18 @@
-"""The dtype of the recurrence: promote(params, float32), for the carry and all that enters it."""
+"""The dtype of a recurrence, promote(params, float32), of its carry and of all that enters it."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.types import Cell
+from jaxrnn.types import Cell, Params
 
 
-def compute_dtype(params: Any) -> jnp.dtype:
+def compute_dtype(params: Params) -> jnp.dtype:
     """The real dtype of the recurrence: promote(params, float32).
 
     Args:
-        params: Any tree; only its floating and complex leaves count.
+        params: any tree; only its floating and complex leaves count.
 
     Returns:
         float32, or float64 when any parameter is float64 or complex128.
@@ -24,26 +24,30 @@ def compute_dtype(params: Any) -> jnp.dtype:
     dtype = jnp.dtype(jnp.float32)
     for leaf in jax.tree.leaves(params):
         if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+            # `finfo` of a complex dtype has the dtype of its real and imaginary parts.
             dtype = jnp.promote_types(dtype, jnp.finfo(jnp.result_type(leaf)).dtype)
     return dtype
 
 
-def project(cell: Cell, params: Any, xs: Any) -> Any:
+def project(cell: Cell, params: Params, xs: Any) -> Any:
     """The cell's projection in the dtype of the recurrence.
 
-    This is the engine's one cast of what enters a recurrence: x, its product with the kernel and z
-    run in promote(params, float32), so half-precision inputs accumulate in float32.
+    This is where the engine casts what enters a recurrence, and the only place: x, its product with
+    the kernel, and z are in promote(params, float32), so half-precision inputs accumulate in
+    float32.
     """
+    # Cast twice: x before the product, which then accumulates in the wider dtype, and z after it,
+    # because it may have leaves that are made of half-precision parameters alone.
     return in_compute_dtype(params, cell.project(params, in_compute_dtype(params, xs)))
 
 
-def in_compute_dtype(params: Any, tree: Any) -> Any:
-    """The real leaves of a tree in promote(params, float32), the complex ones in its complex."""
+def in_compute_dtype(params: Params, tree: Any) -> Any:
+    """The tree in promote(params, float32), complex leaves in the complex dtype of that width."""
     return cast(tree, compute_dtype(params))
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """The real leaves of a tree in a dtype, the complex ones in its complex, others as they are."""
+    """The tree in a real dtype, complex leaves in the complex one of that width, ints unchanged."""
 
     def leaf_cast(leaf):
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):

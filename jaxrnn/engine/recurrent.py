@@ -1,4 +1,4 @@
-"""A cell as a layer."""
+"""`recurrent`, which makes a layer of a cell and an evaluator."""
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.auto import auto
@@ -23,8 +23,8 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         The layer, `[T, *batch, D] -> [T, *batch, H]`.
 
     Raises:
-        TypeError: `cell` is not a Cell, `evaluator` not an Evaluator, or `reverse` not a bool; or
-            the evaluator cannot evaluate this cell (some also raise ValueError).
+        TypeError: `cell` is not a Cell, `evaluator` is not an Evaluator, `reverse` is not a bool,
+            or the evaluator cannot evaluate this cell (some also raise ValueError).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -40,6 +40,8 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.evaluates(evaluate, cell)
 
     def unroll(params, carry, steps, key):
+        # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the
+        # same numbers.
         if cell.prepare is not None:
             xs = cell.prepare(params, key, steps.xs, steps.reset)
             steps = steps._replace(xs=xs)

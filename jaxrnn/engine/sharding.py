@@ -1,4 +1,4 @@
-"""What `shard_map` asks of a scan: a carry that varies over the same mesh axes throughout."""
+"""A cast for `shard_map`, under which the carry of a scan may not change its mesh axes."""
 
 from typing import Any
 
@@ -9,9 +9,16 @@ from jax import lax
 def varying_like(tree: Any, like: Any) -> Any:
     """The tree with its leaves varying over every mesh axis that a leaf of `like` varies over.
 
-    Under `shard_map` a scan wants its carry to vary over the same axes before and after a step;
-    zeros vary over none.
+    Args:
+        tree: arrays to cast, the carry before a scan for example.
+        like: all arrays that a step reads; what they vary over, the carry after a step varies over.
+
+    Returns:
+        The tree with the same values; outside of `shard_map` the tree itself.
     """
+    # Under `shard_map` a type says over which mesh axes a value may differ between devices. An
+    # initial carry of zeros is the same everywhere; after one step with sharded inputs it is not,
+    # and a scan refuses a carry whose type changes. So it is cast to its later type beforehand.
     axes = frozenset().union(*map(_varying_axes, jax.tree.leaves(like)))
 
     def vary(leaf):
@@ -21,7 +28,8 @@ def varying_like(tree: Any, like: Any) -> Any:
     return jax.tree.map(vary, tree)
 
 
-# Both names have changed since jax 0.8, the oldest that is tested; without either nothing varies.
+# Both names have changed since jax 0.8, the oldest version that is tested. An array that has
+# neither attribute varies over no axis.
 def _varying_axes(leaf):
     aval = jax.typeof(leaf)
     old = getattr(aval, "vma", frozenset())

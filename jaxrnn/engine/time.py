@@ -1,19 +1,19 @@
-"""Reading a sequence from its end."""
+"""The time axis reversed, for models that read a sequence from its end."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.types import Layer, Rollout, Steps
+from jaxrnn.types import Carry, Key, Layer, Params, Reset, Rollout, Steps
 
 
 def flip(tree: Any) -> Any:
-    """Turns the time axis (axis 0) of every leaf round; None stays None."""
+    """Reverses the time axis (axis 0) of every leaf; None stays None."""
     return jax.tree.map(lambda leaf: jnp.flip(leaf, 0), tree)
 
 
-def flip_reset(reset: Any) -> Any:
+def flip_reset(reset: Reset) -> Reset:
     """The reset flags of the sequence read backwards.
 
     reset[t] says that a boundary lies between t - 1 and t. Read backwards that boundary comes
@@ -32,15 +32,16 @@ def flip_reset(reset: Any) -> Any:
     """
     if reset is None or reset.shape[0] == 0:
         return reset
+    # The flag of step 0 is cleared before the roll, which would bring it to the first step read.
     return jnp.roll(jnp.flip(reset, 0).at[-1].set(False), 1, axis=0)
 
 
 def backwards(layer: Layer) -> Layer:
     """The layer that reads the sequence from its end; its outputs keep the order of the inputs."""
 
-    def unroll(params: Any, carry: Any, steps: Steps, key: Any) -> Rollout:
-        turned = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
-        rollout = layer.unroll(params, carry, turned, key)
+    def unroll(params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
+        flipped = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
+        rollout = layer.unroll(params, carry, flipped, key)
         return rollout._replace(outputs=flip(rollout.outputs))
 
     return layer._replace(unroll=unroll, causal=False)

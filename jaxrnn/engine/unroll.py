@@ -17,21 +17,32 @@ from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import backwards
-from jaxrnn.types import Cell, Evaluator, Layer, Model, Rollout
+from jaxrnn.types import (
+    Carry,
+    Cell,
+    Evaluator,
+    Key,
+    Layer,
+    Mask,
+    Model,
+    Params,
+    Reset,
+    Rollout,
+)
 
 
 def unroll(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     reverse: bool = False,
     time_major: bool = False,
     evaluator: Evaluator | None = None,
-    key: Any = None,
+    key: Key = None,
 ) -> Rollout:
     """Runs a cell or a layer over sequences.
 
@@ -90,14 +101,14 @@ def unroll(
 
 def step(
     model: Model,
-    params: Any,
-    carry: Any,
+    params: Params,
+    carry: Carry,
     x: Any,
     *,
-    mask: Any = None,
-    reset: Any = None,
-    key: Any = None,
-) -> tuple[Any, Any]:
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
+) -> tuple[Carry, Any]:
     """Runs one step: `unroll` with T = 1.
 
     Args:
@@ -125,7 +136,9 @@ def step(
         (2, 4)
     """
     if not getattr(model, "causal", True):
-        raise ValueError(f"model must be causal to stream, got {model!r}, which sees the future.")
+        raise ValueError(
+            f"model must be causal to stream, got {model!r}, whose outputs depend on later steps."
+        )
     x = checks.arrays(x, "x")
     leading = checks.leading_shape(x, model.num_feature_axes, "x", has_time=False)
     rollout = unroll(
@@ -143,15 +156,15 @@ def step(
 
 def carries(
     model: Model,
-    params: Any,
+    params: Params,
     xs: Any,
     *,
-    carry: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
     time_major: bool = False,
-    key: Any = None,
-) -> Any:
+    key: Key = None,
+) -> Carry:
     """The carry after every step, for diagnostics.
 
     Args:
@@ -194,6 +207,8 @@ def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
     steps = _time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
     rollout = layer.unroll(params, carry, _without_padding(steps), key)
+    # Only here, at the end: between the layers of a stack activations keep the width of the
+    # recurrence.
     dtype = _real_dtype(steps.xs)
     outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
     outputs = zero_masked(steps.mask, outputs)
@@ -202,6 +217,8 @@ def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
 
 def _run_carries(model, time_axis, params, carry, steps, key):
     if isinstance(model, Cell):
+        # One unroll of the cell with its carry as its output, so noise and speed are those of
+        # `unroll`. A layer has no `emit` to replace and is run step by step.
         layer = recurrent(model._replace(emit=_emit_carry))
     else:
         layer = _emitting_carry(model)
@@ -212,11 +229,12 @@ def _run_carries(model, time_axis, params, carry, steps, key):
 
 
 def _start(layer, params, carry, steps, key):
-    """The carry before the first step: the initial one when there is none, checked otherwise."""
+    """The carry before the first step: the given one, checked, or the initial one."""
     batch_shape = checks.leading_shape(steps.xs, layer.num_feature_axes)[1:]
     if carry is None:
         carry = layer.initial_carry(params, batch_shape)
     else:
+        # Its shapes alone: what a learned initial carry costs is not paid where it is not used.
         expected = jax.eval_shape(lambda params: layer.initial_carry(params, batch_shape), params)
         checks.same_tree(carry, expected, "carry")
     return varying_like(carry, (params, steps, key))
@@ -257,7 +275,7 @@ def _time_back(tree, time_axis):
 
 
 def _real_dtype(xs):
-    """The dtype outputs come back in: that of the real floating leaves of xs, if there are any."""
+    """The dtype of the outputs: that of the real floating leaves of xs, or None without any."""
     dtypes = [leaf.dtype for leaf in jax.tree.leaves(xs)]
     dtypes = [dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
     return functools.reduce(jnp.promote_types, dtypes) if dtypes else None

@@ -77,7 +77,7 @@ def test_eigenvalues_and_variance_at_the_start(x64, eigenvalue_range):
 def test_wrong_arguments_raise():
     with pytest.raises(ValueError, match=r"eigenvalue_range must be \(0, 1\) or \(-1, 1\)"):
         jr.diagonal_rnn(3, (0, 2))
-    with pytest.raises(ValueError, match="r_min < r_max must be radii"):
+    with pytest.raises(ValueError, match="0 <= r_min < r_max <= 1"):
         jr.diagonal_rnn(3, r_max=1.5)
     with pytest.raises(ValueError, match="num_units must be at least 1"):
         jr.diagonal_rnn(0)

@@ -92,7 +92,7 @@ def test_laws_with_a_learned_complex_start():
 
 def test_wrong_arguments_raise():
     for r_min, r_max in ((-0.1, 0.5), (0.5, 0.5), (0.5, 1.1)):
-        with pytest.raises(ValueError, match="r_min < r_max must be radii"):
+        with pytest.raises(ValueError, match="0 <= r_min < r_max <= 1"):
             jr.lru(H, N, r_min=r_min, r_max=r_max)
     with pytest.raises(ValueError, match=r"max_phase must lie in \(0, 2π\], got 7"):
         jr.lru(H, N, max_phase=7.0)

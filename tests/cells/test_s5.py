@@ -167,7 +167,7 @@ def test_wrong_arguments_raise():
     params = cell.init(jax.random.key(0), D)
     with pytest.raises(ValueError, match="xs.dt must have a time axis and 1 feature axes"):
         jr.unroll(cell, params, jr.Timed(xs, jnp.ones(T)))
-    with pytest.raises(TypeError, match=r"xs must be one array; s5\(timed=True\) takes steps"):
+    with pytest.raises(TypeError, match=r"xs must be one array; only s5\(timed=True\) takes Timed"):
         jr.unroll(cell, params, jr.Timed(xs, jnp.ones((T, 1))))
     with pytest.raises(TypeError, match="Timed"):
         jr.unroll(jr.s5(H, 6, timed=True), params, xs)

@@ -114,8 +114,8 @@ WRONG_CHOICES = {
     "an int flag": (jnp.array([0, 1]), state(1, 2), TypeError, "flag must be bool, got int32"),
     "another tree": (jnp.array([True, False]), (1,), TypeError, "yes must have the structure"),
     "another batch": (jnp.ones(2, bool), state(1, 3), ValueError, "yes.vector must have the shape"),
-    "a flag for steps": (jnp.ones(3, bool), state(1, 2), ValueError, "flag must be a leading part"),
-    "a flag for entries": (jnp.ones((2, 2), bool), state(1, 2), ValueError, "flag must be a lead"),
+    "a flag for steps": (jnp.ones(3, bool), state(1, 2), ValueError, "flag must have the leading"),
+    "a flag for entries": (jnp.ones((2, 2), bool), state(1, 2), ValueError, "flag must have the"),
 }
 
 

@@ -1,1 +1,1 @@
-"""Evaluators: how a cell is run over time. An evaluator knows no cell."""
+"""Evaluators: the ways to run a cell over time. None of them knows a particular cell."""

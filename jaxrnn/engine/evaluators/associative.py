@@ -1,7 +1,6 @@
-"""A linear cell over all steps at once."""
+"""`associative`: a linear cell over all steps at once, by `linear_scan`."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.linear_scan import METHODS, linear_scan
 from jaxrnn.engine.precision import project
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Affine, Cell, Rollout, Steps
+from jaxrnn.types import Affine, Carry, Cell, Params, Rollout, Steps
 
 
 @jax.tree_util.register_static
@@ -25,8 +24,8 @@ class Associative(EvaluatorValue):
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {tuple(METHODS)}, got {self.method!r}.")
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
         z = project(cell, params, steps.xs)
         if not isinstance(z, Affine):
             raise TypeError(
@@ -37,6 +36,7 @@ class Associative(EvaluatorValue):
         if num_steps == 0:
             return Sequential()(cell, params, carry, steps)
 
+        # Coefficients that do not depend on x have no time axis, and `linear_scan` keeps them so.
         def solve(a, b, h0, initial):
             b = jnp.broadcast_to(b, (num_steps, *h0.shape))
             flags = {"mask": steps.mask, "reset": steps.reset}
@@ -58,12 +58,12 @@ def associative(method: str = "associative") -> Associative:
         method: the method of `linear_scan`.
 
     Returns:
-        The evaluator, which is also the `info` of its rollouts. It raises TypeError, while tracing,
+        The evaluator, which is also the `info` of its rollouts. While tracing it raises TypeError
         for a cell whose `project` does not return an `Affine`; `newton` and `sequential` take such
         cells.
 
     Raises:
-        ValueError: `method` is not one of `linear_scan`.
+        ValueError: `method` is not a method of `linear_scan`.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -1,4 +1,4 @@
-"""An outer scan over chunks, each run by an inner evaluator and rematerialised."""
+"""`chunked`: a scan over chunks of steps, each of which is run again for its gradient."""
 
 import functools
 import math
@@ -13,20 +13,20 @@ from jax import lax
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Cell, Evaluator, Rollout, Steps
+from jaxrnn.types import Carry, Cell, Evaluator, Params, Rollout, Steps
 
 
 def sqrt_size(num_steps: int) -> int:
-    """The chunk size ⌈√T⌉, which stores the fewest carries: T / K + K is least at K = √T."""
+    """The chunk size ⌈√T⌉, which needs the least memory: T / K + K is smallest at K = √T."""
     return max(1, math.isqrt(max(num_steps - 1, 0)) + 1)
 
 
 class ChunkedInfo(NamedTuple):
-    """What the inner evaluator reported.
+    """The infos of the inner evaluator.
 
     Attributes:
-        chunks: the inner infos of the whole chunks, stacked `[T // size, ...]`.
-        rest: the inner info of the shorter last chunk, None when there is none.
+        chunks: those of the chunks of full size, stacked `[T // size, ...]`.
+        rest: that of the shorter last chunk, None when there is none.
     """
 
     chunks: Any
@@ -49,17 +49,19 @@ class Chunked(EvaluatorValue):
             checks.positive(self.size, "size")
 
     def check_cell(self, cell: Cell) -> None:
-        """Raises where the inner evaluator cannot evaluate the cell."""
+        """Raises when the inner evaluator cannot evaluate the cell."""
         checks.evaluates(self.inner, cell)
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
         num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
         size = self.size
         size = checks.positive(size(num_steps), "size(T)") if callable(size) else size
         whole = num_steps - num_steps % size
 
-        # Inside a scan nothing can be shared with the recomputation, so barriers only cost time.
+        # `prevent_cse` puts barriers around a recomputation, so that the compiler does not merge it
+        # with the first run. In a scan the two are different loops, which it cannot merge, and the
+        # barriers would only cost time.
         @functools.partial(jax.checkpoint, prevent_cse=False)
         def run(params, carry, chunk):
             if self.inner is None:
@@ -75,6 +77,8 @@ class Chunked(EvaluatorValue):
         def joined(leaf):
             return leaf.reshape(whole, *leaf.shape[2:])
 
+        # The only chunk is a rest. The info has the same structure as ever, with no chunk of full
+        # size.
         if 0 < num_steps < size:
             carry, (outputs, info) = run(params, carry, steps)
             none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)
@@ -83,6 +87,7 @@ class Chunked(EvaluatorValue):
         chunks = jax.tree.map(chunks_of, steps)
         carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)
         outputs, last_info = jax.tree.map(joined, outputs), None
+        # A shorter chunk instead of padding, so that a sequence without a mask never gets one.
         if whole < num_steps:
             rest = jax.tree.map(lambda leaf: leaf[whole:], steps)
             carry, (last_outputs, last_info) = run(params, carry, rest)
@@ -91,9 +96,9 @@ class Chunked(EvaluatorValue):
 
 
 def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Chunked:
-    """Runs `inner` on chunks of `size` steps and stores only the carry before each.
+    """Runs `inner` on chunks of `size` steps, and stores only the carry before each chunk.
 
-    If `size` does not divide T, the last chunk is shorter.
+    The last chunk is shorter if `size` does not divide T.
 
     Args:
         size: number of steps in a chunk, or a function of T that gives it.
@@ -104,7 +109,7 @@ def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) ->
 
     Raises:
         TypeError: `size` is neither an int nor a function, or `inner` is not an Evaluator.
-        ValueError: `size` is below 1, or (while tracing) what it gives for T is.
+        ValueError: `size` is below 1, or (while tracing) `size(T)` is.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

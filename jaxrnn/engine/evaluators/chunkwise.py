@@ -1,7 +1,6 @@
-"""Matrix memories with all pairs of steps of a chunk at once."""
+"""`chunkwise`: a matrix memory computed from all pairs of steps of a chunk at once."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from jaxrnn.engine.evaluators.nan_shield import nan_shielded
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.precision import project
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Cell, Rollout, Steps
+from jaxrnn.types import Array, Carry, Cell, Mask, Params, Reset, Rollout, Steps
 
 
 @jax.tree_util.register_static
@@ -35,33 +34,34 @@ class Chunkwise(EvaluatorValue):
                 "gated_delta_net: use sequential(), or associative() for a linear cell."
             )
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
         self.check_cell(cell)
         if self.size == 1 or steps.xs.shape[0] <= 1:
             return Sequential()(cell, params, carry, steps)
-        # Each chunk by itself: an overflow in one must end at a reset in the next.
+        # Each chunk has its own NaN shield: a carry that overflows in one chunk is then a bad carry
+        # of the next, and ends at the first reset there, as in a loop over the steps.
         evaluate = _all_pairs if self.size is None else Chunked(self.size, _all_pairs)
         return evaluate(cell, params, carry, steps)._replace(info=self)
 
 
 def chunkwise(size: int | None = 64) -> Chunkwise:
-    """Evaluates a matrix memory with all pairs of steps of a chunk at once.
+    """Evaluates a matrix memory from all pairs of steps of a chunk at once.
 
-    Inside a chunk the recurrence is a product of matrices `[size, size]`, as in attention; between
-    chunks only the carry is handed on. Work and memory are O(T · size), and the products are those
-    that accelerators are made for. The formula is the model's own: see `mlstm`, `mamba2` and
-    `gated_delta_net`.
+    Inside a chunk the recurrence becomes products of matrices `[size, size]`, as in attention;
+    between chunks only the carry is passed on. Work and memory are O(T · size), in the large
+    products that accelerators are made for. Each model has its own formula: see `mlstm`, `mamba2`
+    and `gated_delta_net`.
 
     Args:
-        size: number of steps in a chunk; None is one chunk for all T, with O(T²) work. 1, and
-            T = 1, are the recurrence itself.
+        size: number of steps in a chunk; None is one chunk for all T, with O(T²) work. A size of 1
+            is the recurrence itself.
 
     Returns:
         The evaluator, for cells with a `pairwise` form; other cells raise TypeError.
 
     Raises:
-        TypeError: `size` is neither None nor an int.
+        TypeError: `size` is not None or an int.
         ValueError: `size` is below 1.
 
     Example:
@@ -82,8 +82,8 @@ def _all_pairs(cell, params, carry, steps):
     return nan_shielded(pairwise, cell, params, carry, steps)
 
 
-def seen_steps(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any]:
-    """The steps and the carry that each step reads: real, not later, of the same sequence.
+def seen_steps(mask: Mask, reset: Reset, num_steps: int) -> tuple[Array, Array]:
+    """What each step reads: real steps of its own sequence up to itself, and perhaps the carry.
 
     Args:
         mask: None or bool `[T, *batch]`.
@@ -91,30 +91,31 @@ def seen_steps(mask: Any, reset: Any, num_steps: int) -> tuple[Any, Any]:
         num_steps: T.
 
     Returns:
-        bool `seen [*batch, 1, T, T]` (step t reads step s) and `from_carry [*batch, 1, T]`; the
-        batch axes are missing without flags, the axis of 1 is for heads.
+        bool `seen [*batch, 1, T, T]` (step t reads step s) and `from_carry [*batch, 1, T]`. The
+        axis of 1 is for heads; without flags there are no batch axes.
     """
+    # Only the step that is read must be real: outputs of masked steps are zeroed in the end.
     seen = jnp.tril(jnp.ones((1, num_steps, num_steps), bool))
     from_carry = jnp.ones((1, num_steps), bool)
     if mask is not None:
         seen = seen & by_head(mask)[..., None, :]
     if reset is not None:
+        # The number of resets up to a step numbers its sequence; 0 is the one of the carry.
         segment = by_head(jnp.cumsum(reset, axis=0))
         seen = seen & (segment[..., :, None] == segment[..., None, :])
         from_carry = segment == 0
     return seen, from_carry
 
 
-def by_head(flags: Any) -> Any:
-    """`[T, *batch] -> [*batch, 1, T]`."""
+def by_head(flags: Array) -> Array:
+    """Moves time last, after an axis for heads: `[T, *batch] -> [*batch, 1, T]`."""
     return jnp.moveaxis(flags, 0, -1)[..., None, :]
 
 
-def sums_between(terms: Any) -> Any:
-    """termₛ₊₁ + … + termₜ for s <= t, `[..., T] -> [..., T, T]`.
-
-    Differences of sums from the start would cancel.
-    """
+def sums_between(terms: Array) -> Array:
+    """termₛ₊₁ + … + termₜ for s <= t, `[..., T] -> [..., T, T]`."""
+    # Not as a difference of two sums from the start, which grow with T: in float32 their difference
+    # keeps few digits of a short sum. Here each column s adds up only the terms after s.
     num_steps = terms.shape[-1]
-    behind = jnp.tril(jnp.ones((num_steps, num_steps), bool), -1)
-    return jnp.cumsum(jnp.where(behind, terms[..., :, None], 0), axis=-2)
+    after = jnp.tril(jnp.ones((num_steps, num_steps), bool), -1)
+    return jnp.cumsum(jnp.where(after, terms[..., :, None], 0), axis=-2)

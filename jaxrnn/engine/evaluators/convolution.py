@@ -1,8 +1,8 @@
-"""Recurrences that do not change with time, evaluated as one long convolution."""
+"""`convolution`: a recurrence that does not change with time, as one long convolution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,24 +12,25 @@ from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype, project
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Affine, Cell, Rollout, Steps
+from jaxrnn.types import Affine, Array, Carry, Cell, Mask, Params, Rollout, Steps
 
 
 class Response(NamedTuple):
-    """What a linear recurrence without resets does in T steps, feature by feature.
+    """The response of a linear recurrence without resets over T steps, for each feature.
 
     Attributes:
-        kernel: `[T, D]`, the outputs after a 1 at the first step, without what `skip` adds.
+        kernel: `[T, D]`, the outputs for an input of 1 at the first step, without the part of
+            `skip`.
         skip: `[D]`, the factor of xₜ in yₜ that does not pass through the carry.
-        started: `h -> [T, *batch, D]`, the outputs without input.
-        last: `(h, xs, counts) -> h` after as many steps as `counts [*batch]` says, which
-            are the last ones of xs `[T, *batch, D]`; before them xs is zero.
+        started: `h -> [T, *batch, D]`, the outputs without input when the state starts at h.
+        last: `(h, xs, counts) -> h`, the state after the last `counts [*batch]` steps of xs
+            `[T, *batch, D]`; the steps before those are zero.
     """
 
-    kernel: Any
-    skip: Any
-    started: Callable[[Any], Any]
-    last: Callable[[Any, Any, Any], Any]
+    kernel: Array
+    skip: Array
+    started: Callable[[Array], Array]
+    last: Callable[[Array, Array, Array], Array]
 
 
 @jax.tree_util.register_static
@@ -39,11 +40,14 @@ class Convolution(EvaluatorValue):
 
     def check_cell(self, cell: Cell) -> None:
         """Raises unless the cell is linear, the same at all steps, and keeps features apart."""
+        # A cell with its own `response` need not be tested.
         if cell.response is None:
             _check_cell(cell)
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
+        # With resets the sum over past steps starts elsewhere in every row, which no single kernel
+        # can express.
         if steps.reset is not None or steps.xs.shape[0] <= 1:
             return Sequential()(cell, params, carry, steps)
         return nan_shielded(self._at_once, cell, params, carry, steps)
@@ -66,11 +70,11 @@ def convolution() -> Convolution:
         hₜ = a ⊙ hₜ₋₁ + b xₜ,  yₜ = Re(c · hₜ) + e xₜ    for each feature, a the same at all t
         yₜ = Σ_{s≤t} Re(c · aᵗ⁻ˢ b) xₛ + Re(c · aᵗ⁺¹ h₋₁) + e xₜ
 
-    Gu et al. 2022 (arXiv:2206.11893): the states are summed before the convolution, whose Fourier
-    transforms cost O(T log T) for a feature, where the recurrence keeps N states for every row and
-    step. The kernel takes O(T N) memory whatever the batch. Masks of any pattern are kept, by
-    moving real steps together. A sequence with resets, and T = 1, is run as `sequential()`,
-    which gives the same to the rounding of the largest input of the row, later ones included.
+    Gu et al. 2022 (arXiv:2206.11893). The N states are summed before the convolution, whose Fourier
+    transforms cost O(T log T) for each feature; the recurrence computes N states for every row and
+    step. The kernel takes O(T N) memory, whatever the batch size. Masks may have any pattern: the
+    real steps are moved together. Sequences with resets, and T = 1, are run as `sequential()`. The
+    results agree up to the rounding of the largest input of the row, including later inputs.
 
     Returns:
         The evaluator, for `s4` and for linear cells such as `s4d`: yₜ of a feature depends on x of
@@ -89,15 +93,16 @@ def convolution() -> Convolution:
     return Convolution()
 
 
-def convolve(response: Response, h: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
+def convolve(response: Response, h: Array, xs: Array, mask: Mask) -> tuple[Array, Array]:
     """Runs a linear recurrence by Fourier transforms of length 2 T or more.
 
         yₜ = Σₛ kernelₜ₋ₛ xₛ + startedₜ + skip xₜ
 
-    With a mask the real steps of each row move together to its end, and the outputs back.
+    With a mask the real steps of each row are moved together at its end, and the outputs are moved
+    back.
 
     Args:
-        response: what the recurrence does in T steps.
+        response: the response of the recurrence over T steps.
         h: the state before the first step.
         xs: inputs `[T, *batch, D]`.
         mask: None or bool `[T, *batch]`.
@@ -111,9 +116,13 @@ def convolve(response: Response, h: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
         counts = jnp.full(xs.shape[1:-1], num_steps)
         outputs = _causal_product(response.kernel, xs) + started + response.skip * xs
         return response.last(h, xs, counts), outputs
+    # To the end and not to the start: zeros before the real steps add nothing to any output, and
+    # the last step is then the last real one of every row. A stable sort keeps the order in time.
     order = jnp.argsort(mask, axis=0, stable=True)
     moved = _at(zero_masked(mask, xs), order)
     counts = mask.sum(axis=0)
+    # For every step the index of the last real step, counted over real steps, and its place after
+    # the move. Both are clipped where there is no real step yet; those outputs are masked.
     number = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
     place = jnp.minimum(number + num_steps - counts, num_steps - 1)
     outputs = _at(_causal_product(response.kernel, moved), place) + _at(started, number)
@@ -121,7 +130,9 @@ def convolve(response: Response, h: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def _causal_product(kernel, xs):
-    """Σₛ kernelₜ₋ₛ xₛ; a transform shorter than 2 T would wrap the end round to the start."""
+    """Σₛ kernelₜ₋ₛ xₛ for s <= t, by Fourier transforms."""
+    # A product of transforms is a circular convolution: shorter than 2 T, the end of the sequence
+    # would wrap round to its start. Powers of two are the fastest lengths.
     num_steps = xs.shape[0]
     length = 1 << (2 * num_steps - 1).bit_length()
     kernel = jnp.fft.rfft(kernel, length, axis=0)
@@ -135,16 +146,16 @@ def _at(leaf, steps):
 
 
 class _Coefficients(NamedTuple):
-    """`a`, `b`, `c` `[D, N]` and `e [D]` of a linear cell."""
+    """`a`, `b`, `c` `[D, N]` and `e [D]` of a linear cell, as in `convolution`."""
 
-    a: Any
-    b: Any
-    c: Any
-    e: Any
+    a: Array
+    b: Array
+    c: Array
+    e: Array
 
 
 def _coefficients(cell, params, tree, dtype, num_inputs):
-    """What the cell does with 1 in every feature, and with 1 in every state."""
+    """The coefficients of a cell, found by running it on ones and on unit vectors of its state."""
     one = jnp.ones(num_inputs)
     (a,), (b,) = (jax.tree.leaves(part) for part in project(cell, params, one))
 
@@ -155,6 +166,7 @@ def _coefficients(cell, params, tree, dtype, num_inputs):
     states = jnp.eye(b.shape[-1])
     c = jax.vmap(read, (0, None), -1)(states, 0 * one)
     if jnp.issubdtype(dtype, jnp.complexfloating):
+        # Re(c h) is Re c for h = 1 and -Im c for h = i.
         c = jax.lax.complex(c, -jax.vmap(read, (0, None), -1)(1j * states, 0 * one))
     return _Coefficients(jnp.broadcast_to(a, b.shape), b, c, read(jnp.zeros(1), one))
 
@@ -174,7 +186,7 @@ def _response(coefficients: _Coefficients, num_steps: int) -> Response:
     return Response(jnp.einsum(product, c * powers[:-1], b).real, skip, started, last)
 
 
-def _powers(a: Any, num_steps: int) -> Any:
+def _powers(a: Array, num_steps: int) -> Array:
     """aᵗ for t = 0 … T, `[T + 1, D, N]`, by doubling: no logarithm, so a may be 0."""
     powers = jnp.ones_like(a)[None]
     while len(powers) <= num_steps:
@@ -184,9 +196,10 @@ def _powers(a: Any, num_steps: int) -> Any:
 
 
 def _check_cell(cell):
-    """Probes a small instance: whether it is linear, constant in time, and keeps features apart."""
+    """Raises unless a small instance is linear, constant in time, and keeps features apart."""
     if cell.prepare is not None:
         raise TypeError("cell must not draw noise to be a convolution, but it has a prepare.")
+    # The answer decides whether to raise, so it is computed now, also when a caller is traced.
     with jax.ensure_compile_time_eval():
         try:
             params = cell.init(jax.random.key(0), 2)
@@ -198,6 +211,8 @@ def _check_cell(cell):
         x = jax.random.normal(jax.random.key(1), (3, 2))
         z, other_z = (project(cell, params, some) for some in (x[0], x[1]))
         _check_affine(z, other_z, carry)
+        # Compared exactly, without a tolerance: a factor of -2 rounds nothing, and a feature that
+        # is kept apart is computed by the same operations whatever the other one holds.
         first, scaled, without_first_feature = (
             Sequential()(cell, params, carry, Steps(some)).outputs
             for some in (x, -2 * x, x.at[:, 0].set(0))
@@ -208,7 +223,7 @@ def _check_cell(cell):
             )
         if (scaled != -2 * first).any():
             raise ValueError(
-                "cell must be linear in x to be a convolution, -2 x does not give -2 y."
+                "cell must be linear in x to be a convolution, but -2 x does not give -2 y."
             )
 
 

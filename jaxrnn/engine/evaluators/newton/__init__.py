@@ -1,1 +1,1 @@
-"""Newton's method on a whole sequence, and the linear system that each iteration solves."""
+"""Newton's method on a whole sequence, and the linear recurrence that each iteration solves."""

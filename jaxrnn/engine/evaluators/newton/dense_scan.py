@@ -1,19 +1,18 @@
-"""The linear recurrence hₜ = Aₜ hₜ₋₁ + bₜ with matrices, which Newton's method solves."""
-
-from typing import Any
+"""The linear recurrence hₜ = Aₜ hₜ₋₁ + bₜ with matrices, as Newton's method needs it."""
 
 import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine.time import flip, flip_reset
+from jaxrnn.types import Array
 
 
-def dense_scan(a: Any, b: Any, fresh: Any) -> Any:
-    """Solves hₜ = freshₜ ? bₜ : Aₜ hₜ₋₁ + bₜ, with derivatives of its own.
+def dense_scan(a: Array, b: Array, fresh: Array) -> Array:
+    """Solves hₜ = freshₜ ? bₜ : Aₜ hₜ₋₁ + bₜ, with its own derivative.
 
-    Pairs compose as in `linear_scan`, with the product of matrices in place of the elementwise
-    one: sequential on CPU, associative elsewhere. The transpose in b is the same scan run
-    backwards with Aᵀ, so nothing but A is stored.
+    Pairs (A, b) compose as in `linear_scan`, with matrix products in place of elementwise ones.
+    The scan is sequential on CPU and associative elsewhere. Its transpose with respect to b is the
+    same scan run backwards with Aᵀ, so only A is stored.
 
     Args:
         a: `[T, ..., N, N]`.
@@ -23,8 +22,12 @@ def dense_scan(a: Any, b: Any, fresh: Any) -> Any:
     Returns:
         h `[T, ..., N]`.
     """
+    # Nothing reads A at a fresh step, where it may be NaN; as zero it stays out of every product
+    # and every cotangent.
     a = jnp.where(fresh[..., None, None], 0, a)
 
+    # The equation that the solution satisfies. JAX differentiates it with respect to A, and for
+    # higher derivatives, so that the scan needs no other rule.
     def residual(h):
         before = jnp.concatenate([jnp.zeros_like(h[:1]), h[:-1]])
         return h - _apply(a, jnp.where(fresh[..., None], 0, before))
@@ -33,6 +36,9 @@ def dense_scan(a: Any, b: Any, fresh: Any) -> Any:
         return _solve(a, b, fresh)
 
     def transpose_solve(_, cotangent):
+        # gₜ = Aₜ₊₁ᵀ gₜ₊₁ + cotangentₜ: from the end this is the same recurrence, each step with the
+        # matrix of the one read before it, hence the roll. The last step of the sequence is read
+        # first and has no such matrix, so the scan starts fresh there.
         after = jnp.roll(flip(jnp.swapaxes(a, -1, -2)), 1, axis=0)
         return flip(_solve(after, flip(cotangent), flip_reset(fresh).at[0].set(True)))
 

@@ -1,12 +1,13 @@
-"""A nonlinear cell over all steps at once, by Newton's method on the whole sequence.
+"""`newton`: a nonlinear cell over all steps at once, by Newton's method on the whole sequence.
 
 The carries h₁ … h_T solve hₜ = F(hₜ₋₁, zₜ). Linearised at a guess g this is a linear recurrence,
 
     hₜ = Jₜ hₜ₋₁ + (F(gₜ₋₁, zₜ) - Jₜ gₜ₋₁),   Jₜ = ∂F/∂h at (gₜ₋₁, zₜ),
 
-whose solution is the next guess. F is the guarded step: at a masked step it is the identity and so
-is J; the first step and every reset depend on no carry, and the scan starts fresh there. A guess
-that is right up to step k is right up to step k + 1 after one iteration, so T iterations suffice.
+whose solution is the next guess. F is the guarded step: at a masked step it is the identity, and so
+is J. The first step and every step with a reset depend on no unknown carry, so the scan starts
+fresh there. A guess that is right up to step k is right up to step k + 1 after one iteration, so T
+iterations suffice.
 """
 
 import functools
@@ -26,21 +27,21 @@ from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Cell, Evaluator, Rollout, Steps
+from jaxrnn.types import Array, Carry, Cell, Evaluator, Params, Rollout, Steps
 
 
 class NewtonInfo(NamedTuple):
-    """What Newton's method did.
+    """A report on one run of Newton's method.
 
     Attributes:
-        iterations: int32, number of linear scans that were solved.
-        residual: largest |hₜ - F(hₜ₋₁, zₜ)| at the last guess, relative to max(1, |hₜ|).
-        converged: bool, whether the residual is within the tolerance.
+        iterations: int32, the number of linear scans that were solved.
+        residual: the largest |hₜ - F(hₜ₋₁, zₜ)| at the last guess, relative to max(1, |hₜ|).
+        converged: bool, True when the residual is within the tolerance.
     """
 
-    iterations: Any
-    residual: Any
-    converged: Any
+    iterations: Array
+    residual: Array
+    converged: Array
 
 
 @jax.tree_util.register_static
@@ -67,11 +68,14 @@ class Newton(EvaluatorValue):
         if self.damping is not None:
             checks.fraction(self.damping, "damping")
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
+        # Without a step or a row there is no largest change to compare with the tolerance.
         if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, steps.xs))):
             return Sequential()(cell, params, carry, steps)
         step, data = _problem(cell, params, carry, steps)
+        # A while loop has no reverse derivative. The guess gets that of the solution from
+        # `_at_solution`, which needs no iterations.
         guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
         carries = step.unpack(_at_solution(step, guess, data))
         frozen = lax.stop_gradient(data)
@@ -82,6 +86,7 @@ class Newton(EvaluatorValue):
         if self.fallback is None:
             return rollout
         instead = self.fallback
+        # One decision for the whole batch; under `jax.vmap` both branches are run.
         carry, outputs = lax.cond(
             info.converged,
             lambda: (rollout.carry, rollout.outputs),
@@ -95,7 +100,8 @@ class Newton(EvaluatorValue):
         num_steps, dtype = len(data.fresh), data.first.dtype
         most = num_steps if self.max_iterations is None else self.max_iterations
         limit = 100 * jnp.finfo(dtype).eps if self.tol is None else self.tol
-        # Shortening J leaves the fixed point where it is, because b is made with the same J.
+        # Shortening J does not move the solution: b = F(g) - J g has the same J, so the scan
+        # returns g wherever F(g) = g. A worse J only takes more iterations.
         shrink = 1.0 if self.damping is None else 1.0 - self.damping
 
         def iterate(state):
@@ -106,9 +112,10 @@ class Newton(EvaluatorValue):
             return new_guess, _change(new_guess, guess), iterations + 1
 
         def goes_on(state):
-            # `not <=`, so that a change of NaN goes on.
+            # Not `>`, which is False for NaN: a change that is NaN must not end the iteration.
             return ~(state[1] <= limit) & (state[2] < most)
 
+        # The first guess is that the carry never changes.
         guess = jnp.broadcast_to(data.first, (num_steps, *data.first.shape))
         counters = varying_like((jnp.full((), jnp.inf, dtype), jnp.int32(0)), data)
         guess, _, iterations = lax.while_loop(goes_on, iterate, (guess, *counters))
@@ -125,21 +132,22 @@ def newton(
     """Evaluates any cell with a real carry by iterated linear scans.
 
     Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
-    The gradient is that of the solution (the implicit function theorem: one more linear scan), so
-    it does not depend on the number of iterations. Converges in few iterations where the recurrence
-    forgets (its largest Lyapunov exponent is negative) and in up to T where it does not. Batch rows
-    iterate together until the slowest is done.
+    The gradient is that of the solution (by the implicit function theorem, one more linear scan),
+    so it does not depend on the number of iterations. The method converges in few iterations where
+    the recurrence forgets (its largest Lyapunov exponent is negative), and in up to T where it does
+    not. Batch rows iterate together until the slowest one has converged.
 
     Args:
         tol: largest change of a carry, relative to max(1, |h|), that ends the iteration; None is
-            100 times the rounding of its dtype.
+            100 times the rounding error of its dtype.
         max_iterations: largest number of iterations; None is T, which always suffices in exact
             arithmetic.
-        jacobian: the Jacobian of the iterations: "full", `[N, N]` a step, or "diagonal", `[N]` a
-            step and more iterations. A gradient takes the full one once, in either case.
-        damping: None, or a share in [0, 1) by which J is shortened; the solution stays the same.
-        fallback: an evaluator to use when the method has not converged, `sequential()` for
-            example; None reports it in `info` and returns the last guess.
+        jacobian: the Jacobian of the iterations: "full", `[N, N]` at each step, or "diagonal",
+            `[N]` at each step, which needs more iterations. A gradient computes the full one once
+            in either case.
+        damping: None, or a fraction in [0, 1) by which J is shortened; the solution is the same.
+        fallback: an evaluator to use when the method has not converged, for example
+            `sequential()`; None returns the last guess, and `info` says that it has not converged.
 
     Returns:
         The evaluator; `info` is a `NewtonInfo`.
@@ -147,8 +155,8 @@ def newton(
     Raises:
         TypeError: An option is not a number, `fallback` is not an Evaluator, or (while tracing) a
             carry has leaves that are not real.
-        ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is another
-            word, or `damping` is not in [0, 1).
+        ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is not one of
+            the two words, or `damping` is not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -162,7 +170,10 @@ def newton(
 
 
 class _Step(NamedTuple):
-    """The guarded step on carries packed into vectors; static, it closes over no array."""
+    """The guarded step on carries that are packed into vectors; it closes over no array.
+
+    So it can be a static argument of the derivative rule, which gets all arrays as `_Data`.
+    """
 
     advance: Callable[..., Any]
     pack: Callable[[Any], Any]
@@ -175,10 +186,10 @@ class _Step(NamedTuple):
 class _Data(NamedTuple):
     """The arrays of the problem, time first: `first [*batch, N]`, `fresh [T, *batch]`."""
 
-    params: Any
-    first: Any
+    params: Params
+    first: Array
     inputs: Any
-    fresh: Any
+    fresh: Array
 
 
 def _problem(cell, params, carry, steps):
@@ -204,6 +215,7 @@ def _problem(cell, params, carry, steps):
 
     def advance(params, carry, inputs):
         z, mask, reset = inputs
+        # All steps are run at once, so the initial carry has their leading axes, those of reset.
         initial = None if reset is None else cell.initial_carry(params, reset.shape)
         return guarded(cell, params, initial, carry, z, mask, reset)
 
@@ -211,11 +223,13 @@ def _problem(cell, params, carry, steps):
     num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
     inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset)
+    # The first step reads the given carry, which is data: there is no unknown before it.
     return _Step(advance, pack, unpack), _Data(params, first, inputs, fresh.at[0].set(True))
 
 
 def _with_leading(cell, params, xs, leading):
-    """z for every step and row, also where a linear cell's coefficients change with neither."""
+    """z for every step and row, also where the coefficients of a linear cell vary with neither."""
+    # `vmap` and the diagonal Jacobian need every leaf of z to have the leading axes.
     z = project(cell, params, xs)
     one = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape[len(leading) :], leaf.dtype), xs
@@ -229,7 +243,7 @@ def _before(first, guess):
 
 
 def _image(step, data, before):
-    """F(hₜ₋₁, zₜ) for all steps at once: a cell's functions take any leading axes."""
+    """F(hₜ₋₁, zₜ) for all steps at once, as the functions of a cell take any leading axes."""
     return step(data.params, before, data.inputs)
 
 
@@ -242,8 +256,10 @@ def _full_jacobian(step, data, before):
 
 
 def _diagonal_jacobian(step, data, before):
-    """The diagonal of Jₜ, `[T, *batch, N]`, one unit after another to keep the memory of one."""
+    """The diagonal of Jₜ, `[T, *batch, N]`."""
 
+    # One tangent for each unit. `lax.map` and not `vmap`: all columns at once would take the memory
+    # of the full Jacobian, which the diagonal is there to avoid.
     def entry(unit):
         _, column = jax.jvp(
             lambda before: _image(step, data, before),
@@ -255,6 +271,7 @@ def _diagonal_jacobian(step, data, before):
     return jnp.moveaxis(lax.map(entry, jnp.arange(before.shape[-1])), 0, -1)
 
 
+# Both solvers: at a fresh step F is a constant, so h is its value and J is not read.
 def _full_solve(slope, value, before, fresh):
     b = value - jnp.einsum("...ij,...j->...i", slope, before)
     return dense_scan(slope, jnp.where(fresh[..., None], value, b), fresh)
@@ -283,8 +300,11 @@ def _at_solution(step, guess, data):
 @_at_solution.defjvp
 def _at_solution_jvp(step, primals, tangents):
     guess, data = primals
-    # Not the bare guess, so that the derivative has a derivative.
+    # The guess is a constant, the solution depends on the data: reading it through `_at_solution`
+    # gives this derivative a derivative of its own.
     solution = _at_solution(step, guess, data)
+    # The full Jacobian also for "diagonal": an approximation would only slow the iterations down,
+    # but here it would be a wrong gradient.
     slope = _full_jacobian(step, data, _before(data.first, solution))
     _, change = jax.jvp(
         lambda data: _image(step, data, _before(data.first, solution)), (data,), tangents[1:]
@@ -293,8 +313,9 @@ def _at_solution_jvp(step, primals, tangents):
 
 
 def _change(new, old):
-    """Largest |new - old| relative to max(1, |new|); what is NaN in both has not changed."""
+    """The largest |new - old| relative to max(1, |new|); what is NaN in both has not changed."""
     difference = jnp.abs(new - old) / jnp.maximum(1, jnp.abs(new))
-    # XLA's maximum over a large array on CPU forgets NaN.
+    # XLA's maximum over a large array on CPU can lose a NaN, but not an infinity.
     difference = jnp.where(jnp.isnan(difference), jnp.inf, difference)
+    # Equal infinities have not changed either, although their difference is NaN.
     return jnp.max(jnp.where((new == old) | (jnp.isnan(new) & jnp.isnan(old)), 0, difference))

@@ -1,1 +1,1 @@
-"""One step after another: the plain scan, and a reverse rule for its derivative."""
+"""`sequential`: the plain scan over the steps, and a reverse rule for its derivative."""

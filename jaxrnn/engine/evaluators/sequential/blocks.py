@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# Rows of one product: enough for its full speed, and few enough for a block of steps to stay in the
-# cache of a core.
+# Rows of one weight-gradient product: enough for its full speed, and few enough for a block of
+# steps to stay in the cache of a core.
 _NUM_ROWS = 512
 
 
 def block_size(num_steps: int, batch_shape: tuple[int, ...]) -> int:
-    """Steps in a block: those with about 512 rows, if possible a divisor of T."""
+    """Number of steps in a block: about 512 rows, and a divisor of T if there is one near that."""
+    # A size that does not divide T leaves a shorter block, which is a second program to compile, so
+    # a divisor within a factor of two of the wanted size is preferred.
     wanted = max(1, min(_NUM_ROWS // max(1, math.prod(batch_shape)), num_steps))
     near = range((wanted + 1) // 2, min(2 * wanted, num_steps) + 1)
     divisors = [size for size in near if num_steps % size == 0]
@@ -28,14 +30,14 @@ def scan_blocks(
     starts: Any,
     size: int,
 ) -> tuple[Any, Any]:
-    """Runs `through` over the last block of steps, which may be shorter, up to the first.
+    """Runs `through` over blocks of steps, from the last one, which may be shorter, to the first.
 
     Args:
         through: `(state, (start, block)) -> (state, results)`, leaves of both `[size, ...]`.
-        state: What is carried from block to block.
-        steps: A tree of arrays `[T, ...]`.
-        starts: A tree of arrays `[⌈T / size⌉, ...]`, what stands in front of each block.
-        size: Steps in a block.
+        state: the value that is carried from block to block.
+        steps: a tree of arrays `[T, ...]`.
+        starts: a tree of arrays `[⌈T / size⌉, ...]`, one start for each block.
+        size: number of steps in a block.
 
     Returns:
         `(state, results)`, leaves of the results `[T, ...]`.
@@ -50,6 +52,7 @@ def scan_blocks(
     def joined(leaf):
         return leaf.reshape(whole, *leaf.shape[2:])
 
+    # A single block needs no loop around it.
     if num_steps == size:
         return through(state, (jax.tree.map(lambda leaf: leaf[0], starts), steps))
     of_last = None

@@ -1,4 +1,4 @@
-"""Trees of cotangents: their floating leaves, sums, and which of them are zero."""
+"""Trees of cotangents: their floating leaves, their sums, and which of them are needed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,27 +20,28 @@ def floats(tree: Any) -> list[Any]:
 
 
 def with_floats(tree: Any, leaves: Iterable[Any]) -> Any:
-    """The tree with other floating leaves, and None, a cotangent of zero, for the rest."""
+    """The tree with other floating leaves, and None for the rest: a cotangent of zero."""
     rest = iter(leaves)
     return jax.tree.map(lambda leaf: next(rest) if is_inexact(leaf) else None, tree)
 
 
 def add(*trees: Any) -> Any:
-    """The sum of trees, leaf by leaf, without those that are None."""
+    """The sum of trees, leaf by leaf; a tree that is None counts as zero."""
     some = [tree for tree in trees if tree is not None]
     return jax.tree.map(lambda leaf, *more: sum(more, leaf), *some)
 
 
 def add_some(tree: Any, more: Sequence[Any]) -> Any:
-    """Adds to each leaf its entry of a list, where that is not None."""
+    """Adds to each leaf its entry of a list; an entry that is None counts as zero."""
     leaves, structure = jax.tree.flatten(tree)
     return structure.unflatten(map(add, leaves, more))
 
 
-def parts(flag: Any, slope: Any) -> tuple[Any, Any]:
-    """A cotangent where the flag is True, and where it is not."""
-    zeros = jax.tree.map(jnp.zeros_like, slope)
-    return select(flag, slope, zeros), select(flag, zeros, slope)
+def split_by(flag: Any, cotangent: Any) -> tuple[Any, Any]:
+    """The transpose of `select`: a cotangent with zeros where the flag is False, and where True."""
+    # Selected, not multiplied: a cotangent that is NaN must not reach the other side.
+    zeros = jax.tree.map(jnp.zeros_like, cotangent)
+    return select(flag, cotangent, zeros), select(flag, zeros, cotangent)
 
 
 def merge(flags: Sequence[bool], where_true: Iterable[Any], elsewhere: Sequence[Any]) -> list[Any]:
@@ -50,7 +51,9 @@ def merge(flags: Sequence[bool], where_true: Iterable[Any], elsewhere: Sequence[
 
 
 def which_are_read(function: Callable[[Any], Any], leaves: Sequence[Any]) -> list[bool]:
-    """For each leaf of a list, whether the value of `function(list)` depends on it."""
+    """For each leaf of a list, whether `function(list)` reads it."""
+    # From the text of the program, so a leaf may count as read that has no influence (one that is
+    # passed to an inner function which ignores it), and never the other way round.
     jaxpr = jax.make_jaxpr(function)(leaves).jaxpr
     read = {id(var) for equation in jaxpr.eqns for var in equation.invars}
     read |= set(map(id, jaxpr.outvars))

@@ -1,4 +1,4 @@
-"""One `lax.scan` over the steps."""
+"""The plain evaluation of a cell: one `lax.scan` over the guarded step."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ from jax import lax
 
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
-from jaxrnn.types import Cell, Steps
+from jaxrnn.types import Carry, Cell, Params, Reset, Steps
 
 
 def plain_scan(
-    cell: Cell, scan_unroll: int, params: Any, initial: Any, carry: Any, steps: Steps
-) -> tuple[Any, Any]:
-    """Scans the guarded step, with projection and readout inside, where they are used.
+    cell: Cell, scan_unroll: int, params: Params, initial: Carry, carry: Carry, steps: Steps
+) -> tuple[Carry, Any]:
+    """Scans the guarded step, with projection and readout inside the loop.
 
     Args:
         cell: the cell.
         scan_unroll: number of steps that `lax.scan` unrolls.
         params: its parameters.
-        initial: what a reset returns to; None where there is no reset.
+        initial: the carry that a reset returns to; None where there is no reset.
         carry: the carry before the first step.
-        steps: what is read, time first.
+        steps: the inputs and their flags, time first.
 
     Returns:
         `(carry, outputs)`.
@@ -28,6 +28,8 @@ def plain_scan(
 
     def step(carry, one):
         x, mask, reset = one
+        # In the loop, although it needs no carry: computing z for all steps first pays for wide
+        # inputs and costs for narrow ones on CPU, where fresh pages of a large array take time.
         z = project(cell, params, x)
         carry = guarded(cell, params, initial, carry, z, mask, reset)
         return carry, cell.emit(params, carry, x)
@@ -35,6 +37,7 @@ def plain_scan(
     return lax.scan(step, carry, steps, unroll=scan_unroll)
 
 
-def initial_where_reset(cell: Cell, params: Any, reset: Any) -> Any:
-    """What a reset returns to, leaves `[*batch, ...]`, or None without resets."""
+def initial_where_reset(cell: Cell, params: Params, reset: Reset) -> Carry:
+    """The carry that a reset returns to, leaves `[*batch, ...]`, or None without resets."""
+    # Made once, outside of the loop: it does not depend on the step.
     return None if reset is None else cell.initial_carry(params, reset.shape[1:])

@@ -1,7 +1,7 @@
-"""Step after step with `lax.scan`: the evaluator that every other one must agree with."""
+"""`sequential`, one step after another: the evaluator that every other one must agree with."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
@@ -10,7 +10,7 @@ from jaxrnn.engine.evaluators.chunked import Chunked, sqrt_size
 from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
 from jaxrnn.engine.evaluators.sequential.reverse_rule import reverse_rule
 from jaxrnn.factories import EvaluatorValue
-from jaxrnn.types import Cell, Layer, Rollout, Steps
+from jaxrnn.types import Carry, Cell, Layer, Params, Rollout, Steps
 
 _DERIVATIVES = {"auto": reverse_rule, "autodiff": plain_scan}
 
@@ -39,12 +39,13 @@ class Sequential(EvaluatorValue):
                 f"derivative must be one of {tuple(_DERIVATIVES)}, got {self.derivative!r}."
             )
 
-    def __call__(self, cell: Cell, params: Any, carry: Any, steps: Steps) -> Rollout:
-        """Runs the cell over the steps, time first."""
+    def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
+        """Runs the cell over the steps, which are time first."""
         if self.checkpoint is None:
             scan = _DERIVATIVES[self.derivative]
             initial = initial_where_reset(cell, params, steps.reset)
             return Rollout(*scan(cell, self.scan_unroll, params, initial, carry, steps), self)
+        # Two levels: an outer scan that stores a carry per chunk, around this evaluator.
         size = sqrt_size if self.checkpoint == "sqrt" else self.checkpoint
         two_levels = Chunked(size, replace(self, checkpoint=None))
         return two_levels(cell, params, carry, steps)._replace(info=self)
@@ -55,18 +56,18 @@ def sequential(
     checkpoint: int | Literal["sqrt"] | None = None,
     derivative: Literal["auto", "autodiff"] = "auto",
 ) -> Sequential:
-    """Evaluates a cell step after step.
+    """Evaluates a cell one step after another, with `lax.scan`.
 
         hₜ = advance(params, hₜ₋₁, project(params, xₜ)),  yₜ = emit(params, hₜ, xₜ)
 
-    Differentiating stores the residuals of every step: memory O(T). With `checkpoint` the scan
-    has two levels; only the carry before each chunk is stored and a chunk is run again when
-    its gradient is needed: memory O(T / K + K) for chunks of K steps, for one more forward pass.
+    A gradient stores the residuals of every step: memory O(T). With `checkpoint` the scan has two
+    levels: only the carry before each chunk is stored, and a chunk is run again when its gradient
+    is needed. With chunks of K steps that takes memory O(T / K + K) and one more forward pass.
 
-    A cell whose `advance` is a `Split` has its own reverse rule: the backward scan makes cotangents
-    alone, and the weights get their gradients from all steps at once. Forward mode (`jax.jvp`,
-    `jacfwd`, `linearize`) cannot pass such a rule, and JAX raises a TypeError that mentions
-    custom_vjp; `derivative="autodiff"` is the plain scan and has every derivative. Second
+    A cell whose `advance` is a `Split` has its own reverse rule: the backward scan computes only
+    cotangents, and the weights get their gradients from many steps at once. Forward mode
+    (`jax.jvp`, `jacfwd`, `linearize`) cannot pass such a rule, and JAX raises a TypeError that
+    mentions custom_vjp; `derivative="autodiff"` is the plain scan and has every derivative. Second
     derivatives work either way: `jax.grad` of `jax.grad`, and `jax.hessian`.
 
     Args:
@@ -78,9 +79,9 @@ def sequential(
         The evaluator, which is also the `info` of its rollouts.
 
     Raises:
-        TypeError: `scan_unroll` is not an int, or `checkpoint` is not None, an int or "sqrt"; or
-            layers were given, whose stack is `serial`.
-        ValueError: A count is below 1, or `derivative` is another word.
+        TypeError: `scan_unroll` is not an int (layers are stacked by `serial`), or `checkpoint` is
+            not None, an int or "sqrt".
+        ValueError: A count is below 1, or `derivative` is not one of the two words.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
