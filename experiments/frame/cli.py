@@ -20,7 +20,7 @@ FAILED, INTERRUPTED = 2, 130
 
 
 class Experiment(NamedTuple):
-    """`Config` of its `config.py`, `measure` of its `measure.py`, `report` of its `report.py`."""
+    """`Config` of `config.py`, `measure` of `measure.py` and `report` of `report.py`."""
 
     Config: Any
     measure: Any
@@ -63,7 +63,7 @@ def _load(name: str) -> Any:
         )
     package = importlib.import_module(f"experiments.{name}")
     if hasattr(package, "Config"):
-        return package  # of the old shape
+        return package  # all in one file
     config, measure, report = (
         importlib.import_module(f"experiments.{name}.{part}")
         for part in ("config", "measure", "report")

@@ -46,6 +46,22 @@ def among(names: Collection[str]) -> Requirement:
     return Requirement(lambda values: _each_once(values) and set(values) <= set(names), expected)
 
 
+def each(one: Requirement) -> Requirement:
+    """One or more values that keep to `one`, each once."""
+    return Requirement(
+        lambda values: _each_once(values) and all(map(one.holds, values)),
+        f"one or more, each once, {one.expected}",
+    )
+
+
+def rising(one: Requirement) -> Requirement:
+    """One or more values that keep to `one`, each above the one before it."""
+    return Requirement(
+        lambda values: each(one).holds(values) and list(values) == sorted(values),
+        f"one or more, rising, {one.expected}",
+    )
+
+
 def _each_once(values):
     return 0 < len(values) == len(set(values))
 
@@ -58,6 +74,7 @@ Counts = Annotated[
     tuple[int, ...],
     Requirement(lambda v: _each_once(v) and min(v) >= 1, "one or more from 1 on, each once"),
 ]
+RisingCounts = Annotated[tuple[int, ...], rising(at_least(1))]
 EachOnce = Annotated[tuple[T, ...], EACH_ONCE]
 Positive = Annotated[float, POSITIVE]
 NonNegative = Annotated[
