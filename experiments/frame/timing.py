@@ -1,5 +1,6 @@
 """Times that can be compared on a machine that is shared: rounds in which every subject runs."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,3 +39,9 @@ def compiled_fresh(make: Callable[[], Callable[..., Any]], *args: Any) -> tuple[
     start = time.perf_counter()
     compiled = function.lower(*args).compile()
     return compiled, time.perf_counter() - start
+
+
+def temporary_bytes(compiled: Any) -> float:
+    """The temporary memory that XLA planned for a compiled function; NaN where it does not say."""
+    analysis = compiled.memory_analysis()
+    return math.nan if analysis is None else float(analysis.temp_size_in_bytes)
