@@ -1,4 +1,4 @@
-"""Times that can be compared on a machine that is shared: rounds in which every subject runs."""
+"""Times that can be compared on a shared machine, by rounds of every subject; and memory."""
 
 import math
 import time
@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+MIB = 2**20
 
 
 def interleaved_seconds(
@@ -45,3 +47,9 @@ def temporary_bytes(compiled: Any) -> float:
     """The temporary memory that XLA planned for a compiled function; NaN where it does not say."""
     analysis = compiled.memory_analysis()
     return math.nan if analysis is None else float(analysis.temp_size_in_bytes)
+
+
+def temporary_mib(compiled: Any) -> float:
+    """Temporary memory of a compiled function in MiB, as XLA plans it; NaN where it does not."""
+    analysis = compiled.memory_analysis()
+    return float("nan") if analysis is None else analysis.temp_size_in_bytes / MIB
