@@ -44,8 +44,8 @@ class Report(NamedTuple):
         failed: What did not work or was not measured, a sentence each; verdicts and seeds that
             failed are added.
         seconds: Measured times, which differ from run to run, beside those of the trainings.
-        files: Further files by name: the rows of a `.csv`, the content of a `.json`, or the text of
-            any other. A file without rows is not written.
+        files: Further files by name: the rows of a `.csv`, the content of a `.json`, the arrays of
+            a `.npz`, or the text of any other. A file without rows is not written.
     """
 
     claim: str

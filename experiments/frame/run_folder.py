@@ -56,13 +56,15 @@ class RunFolder:
         return self.partial / name
 
     def write(self, name: str, content: Any) -> None:
-        """Writes rows to a `.csv`, content to a `.json`, and text to any other file.
+        """Writes rows to a `.csv`, content to a `.json`, arrays to a `.npz`, or text.
 
         Rows are mappings with the same keys; without rows no file is written.
         """
         suffix = Path(name).suffix
         if suffix == ".json":
             self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")
+        elif suffix == ".npz":
+            np.savez(self.path(name), **content)
         elif suffix != ".csv":
             self.write_text(name, content)
         elif rows := list(content):
