@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.memory.networks import NUM_OUTPUTS, loss_and_right
-from experiments.memory.tasks import (
+from experiments.memory.model import NUM_OUTPUTS, loss_and_right
+from experiments.memory.task import (
     BLANK,
     MARK,
     NUM_KEPT,

@@ -1,15 +1,14 @@
 """The ten models and a pair of twins, each in the same blocks at the same size."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import jaxrnn as jr
 from experiments.frame import models as matched
-from experiments.memory.tasks import NUM_SYMBOLS, NUM_TOKENS, TOLERANCE, Examples
-from jaxrnn.types import Layer
+from experiments.memory.task import NUM_SYMBOLS, NUM_TOKENS, TOLERANCE, Examples
 
 # The twins differ in nothing but tanh(u / 2) against σ(u) for the eigenvalue of a step.
 MIXERS = {
@@ -25,32 +24,22 @@ LABELS: Mapping[str, str] = {
 NUM_FEATURES, NUM_OUTPUTS = NUM_TOKENS + 1, NUM_SYMBOLS + 1
 
 
-class Network(NamedTuple):
-    """A stack of blocks of some width from one-hot tokens and a number to logits and a number."""
+def make_network(model: str, num_params: int, num_blocks: int) -> tuple[int, jr.Layer]:
+    """The width at which blocks of the model have about so many parameters, and the blocks."""
 
-    width: int
-    layer: Layer
-
-    def init(self, key: Any) -> Any:
-        """Parameters."""
-        return self.layer.init(key, NUM_FEATURES)
-
-    def outputs(self, params: Any, examples: Examples) -> Any:
-        """`[..., T, NUM_OUTPUTS]`."""
-        tokens = jax.nn.one_hot(examples.tokens, NUM_TOKENS)
-        features = jnp.concatenate([tokens, examples.numbers[..., None]], axis=-1)
-        return jr.unroll(self.layer, params, features, mask=examples.mask).outputs
-
-
-def make_network(model: str, num_params: int, num_blocks: int) -> Network:
-    """The network of the width at which it has about so many parameters."""
-
-    def layer(width):
+    def make(width):
         mixers = [MIXERS[model](width) for _ in range(num_blocks)]
         return jr.classifier(mixers, width, NUM_OUTPUTS)
 
-    width = matched.matched_width(layer, NUM_FEATURES, num_params)
-    return Network(width, layer(width))
+    width = matched.matched_width(make, NUM_FEATURES, num_params)
+    return width, make(width)
+
+
+def outputs(network: jr.Layer, params: Any, examples: Examples) -> Any:
+    """From one-hot tokens and a number to logits and a number, `[..., T, NUM_OUTPUTS]`."""
+    tokens = jax.nn.one_hot(examples.tokens, NUM_TOKENS)
+    features = jnp.concatenate([tokens, examples.numbers[..., None]], axis=-1)
+    return jr.unroll(network, params, features, mask=examples.mask).outputs
 
 
 def loss_and_right(outputs: Any, examples: Examples, is_number: Any) -> tuple[Any, Any]:
