@@ -1,6 +1,7 @@
 """What needs no network: counts of characters with back-off, and two compressors."""
 
 import bz2
+import functools
 import lzma
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,6 +11,10 @@ import numpy as np
 from experiments.data.topics import ALPHABET
 
 START = "\n"
+COMPRESSORS = {
+    "bz2": functools.partial(bz2.compress, compresslevel=9),
+    "lzma": functools.partial(lzma.compress, preset=9 | lzma.PRESET_EXTREME),
+}
 
 
 class NGram:
@@ -18,7 +23,7 @@ class NGram:
         p(c | h) = (count(h c) + distinct(h) p(c | h'))  /  (count(h) + distinct(h))
 
     h' is h without its oldest character, and below the empty h all characters are alike; Witten
-    and Bell 1991. A text starts behind a line break, as it does for the networks.
+    and Bell 1991. A text starts after a line break, as it does for the networks.
     """
 
     def __init__(self, texts: Iterable[str], order: int):
@@ -50,12 +55,6 @@ class NGram:
 
 def compressed_bits(training: Iterable[str], held_out: Iterable[str], compressor: str) -> float:
     """Bits per character that the held-out text adds to the compressed training text."""
-    known = "".join(training).encode("ascii")
-    new = "".join(held_out).encode("ascii")
-    return 8 * (_size(known + new, compressor) - _size(known, compressor)) / len(new)
-
-
-def _size(data: bytes, compressor: str) -> int:
-    if compressor == "bz2":
-        return len(bz2.compress(data, 9))
-    return len(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+    compress = COMPRESSORS[compressor]
+    known, new = ("".join(texts).encode("ascii") for texts in (training, held_out))
+    return 8 * (len(compress(known + new)) - len(compress(known))) / len(new)
