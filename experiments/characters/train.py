@@ -12,7 +12,7 @@ import optax
 
 import jaxrnn as jr
 from experiments.characters.config import Config
-from experiments.characters.model import BITS, Sized, sized
+from experiments.characters.model import BITS, Sized
 from experiments.characters.task import training_chunks
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.errors import ExperimentError
@@ -106,18 +106,18 @@ def saved_config(folder: Path) -> Config:
     return Config(**{**options, "out": None, "resume": None})
 
 
-def load(folder: Path, config: Config, mixer: str, digest: str) -> tuple[Sized, Any]:
-    """The model of a run and its parameters, trained in the first mode of the run.
+def load(folder: Path, mode: str, model: Sized, digest: str) -> Any:
+    """The parameters of a model that a run trained in one mode.
 
     Raises:
         ExperimentError: It is not there, or was trained on the text of another Python.
     """
-    model = sized(mixer, config.parameters, config.blocks)
+    mixer = model.mixer
     like, structure = jax.tree.flatten(jax.eval_shape(lambda: model.init(0)))
     try:
         found = json.loads((folder / TEXT).read_text())["digest"]
         with np.load(folder / PARAMS) as arrays:
-            leaves = [arrays[f"{mixer} {config.modes[0]}/{index}"] for index in range(len(like))]
+            leaves = [arrays[f"{mixer} {mode}/{index}"] for index in range(len(like))]
     except (OSError, ValueError, KeyError) as error:
         raise ExperimentError(f"--characters: {folder} has no trained {mixer}: {error}") from error
     if found != digest:
@@ -126,4 +126,4 @@ def load(folder: Path, config: Config, mixer: str, digest: str) -> tuple[Sized, 
         )
     if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in like]:
         raise ExperimentError(f"--characters: {folder} has a {mixer} of another size")
-    return model, jax.tree.unflatten(structure, leaves)
+    return jax.tree.unflatten(structure, leaves)

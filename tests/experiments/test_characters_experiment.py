@@ -8,7 +8,7 @@ import pytest
 from experiments.characters import expect, measure
 from experiments.characters.config import Config
 from experiments.characters.measure import Scored, Written, before_training
-from experiments.characters.model import Scores, Sized
+from experiments.characters.model import Scores, Sized, sized
 from experiments.characters.train import load, saved_config
 from experiments.characters.writing import DECODINGS, Judged, Traits
 from experiments.data.topics import load_topics, make_corpus
@@ -71,14 +71,18 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
 def the_parameters_can_be_read_again(folder, digest):
     config = saved_config(folder)
     assert config.chunk == 16 and config.models == ("gru",)
-    model, params = load(folder, config, "gru", digest)
+    model = sized("gru", config.parameters, config.blocks)
+    params = load(folder, "carried", model, digest)
     with np.load(folder / "params.npz") as arrays:
         assert (params[0].table == arrays["gru carried/0"]).all()
     assert params[0].table.shape == (96, model.width)
-    with pytest.raises(ExperimentError, match="has no trained lstm"):
-        load(folder, config, "lstm", digest)
-    with pytest.raises(ExperimentError, match="of another text"):
-        load(folder, config, "gru", "another")
+    for other, wanted, message in (
+        (model._replace(mixer="lstm"), digest, "has no trained lstm"),
+        (model, "another", "of another text"),
+        (model._replace(width=8), digest, "of another size"),
+    ):
+        with pytest.raises(ExperimentError, match=message):
+            load(folder, "carried", other, wanted)
 
 
 def scored(mixer, mode, bits, cold=1.0):
