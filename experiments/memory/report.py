@@ -32,7 +32,7 @@ CLAIM = (
 COUNTING = (
     "Every history of n bits, run through cells whose carry is rounded to p bits a number. Black: "
     "what counting allows at most; dotted: a hand-made shift register; lines with marks: a trained "
-    "Elman cell. On the right, what the best reader of the carry gets right."
+    "Elman cell. Below: what the best reader of the carry gets right."
 )
 LENGTHS = (
     "Share of right answers in the later half of rows that were not learnt from, the seed that is "

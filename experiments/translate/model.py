@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS
@@ -21,15 +22,16 @@ LABELS: Mapping[str, str] = {
 _SOURCE_FEATURES, _TARGET_FEATURES = 32, 16
 
 
-def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.seq2seq.EncoderDecoder:
+def make_model(kind: str, kept: Any) -> jr.seq2seq.EncoderDecoder:
     """A GRU that reads letters and a GRU that writes digits.
 
     Args:
         kind: One of `config.KINDS`.
-        width: Units of each GRU, and of the keys of a dot product; twice those of additive keys.
-        kept: Flags `[width]`: the units of the encoder's last carry that reach the decoder's
-            first; data, so the width of the bottleneck compiles nothing again.
+        kept: Flags `[width]` for as many units of each GRU, and of the keys of a dot product; twice
+            those of additive keys. The flagged units of the encoder's last carry reach the
+            decoder's first; being data, the width of the bottleneck compiles nothing again.
     """
+    width = len(kept)
     score = {DOT: jr.dot_score(width), ADDITIVE: jr.additive_score(width // 2)}.get(kind)
     return jr.encoder_decoder(
         encoder=jr.serial(jr.embed(_SOURCE_FEATURES), jr.gru(width)),
@@ -41,9 +43,10 @@ def make_model(kind: str, width: int, kept: Any = 1.0) -> jr.seq2seq.EncoderDeco
     )
 
 
-def initial_params(kind: str, width: int, seed: int) -> Any:
-    """The parameters in front of training."""
-    return make_model(kind, width).init(jax.random.key(seed), NUM_SOURCES, NUM_TARGETS)
+def initial_params(kind: str, width: int, seed: Any) -> Any:
+    """The parameters before training."""
+    model = make_model(kind, np.ones(width))
+    return model.init(jax.random.key(seed), NUM_SOURCES, NUM_TARGETS)
 
 
 def matched_widths(config: Config) -> dict[str, int]:

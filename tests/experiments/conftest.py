@@ -63,7 +63,7 @@ def written(tmp_path):
     def write(report, status="complete"):
         run = {"status": status, "seconds": 1.5, "environment": {"versions": {"jax": "0.10.2"}}}
         run["options"] = {"seeds": 3, "models": ("gru", "lstm"), "out": None}
-        with RunFolder.create("name", tmp_path / "run") as folder:
+        with RunFolder.create("name", tmp_path / f"run {len(list(tmp_path.iterdir()))}") as folder:
             write_report("name", report, run, folder)
             return folder.keep()
 
