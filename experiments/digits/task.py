@@ -21,19 +21,12 @@ class Split(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One order of the pixels.
+    """One order of the pixels."""
 
-    Attributes:
-        order: One of `ORDERS`.
-        xs: `[N, 64, 1]`, in units of the deviation of training pixels.
-        labels: `[N]`.
-        split: What is trained on, validated on and tested on.
-    """
-
-    order: str
-    xs: np.ndarray
-    labels: np.ndarray
-    split: Split
+    order: str  # one of `ORDERS`
+    xs: np.ndarray  # [N, 64, 1], in units of the deviation of training pixels
+    labels: np.ndarray  # [N]
+    split: Split  # what is trained on, validated on and tested on
 
 
 def make_split(labels: np.ndarray, seed: int | None) -> Split:

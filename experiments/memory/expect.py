@@ -23,15 +23,10 @@ WORDS = {True: "yes", False: "no", None: "?"}
 
 
 class Claim(NamedTuple):
-    """Of a model and a task; None where no source says it.
+    """Of a model and a task; None where no source says it."""
 
-    Attributes:
-        learns: On the lengths of training.
-        holds: On rows eight times as long.
-    """
-
-    learns: bool | None
-    holds: bool | None
+    learns: bool | None  # on the lengths of training
+    holds: bool | None  # on rows eight times as long
 
 
 YES, NO = Claim(True, True), Claim(None, False)

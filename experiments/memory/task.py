@@ -13,41 +13,25 @@ TOLERANCE = 0.16
 
 
 class Examples(NamedTuple):
-    """Rows of a task, padded on the right, `[..., T]`.
+    """Rows of a task, padded on the right, `[..., T]`."""
 
-    Attributes:
-        tokens: int8 below `NUM_TOKENS`; the symbols 0 … 7, of which 0 and 1 are the bits.
-        numbers: float32, what `adding` reads besides; elsewhere 0.
-        labels: int8, the symbol to answer with.
-        sums: float32, the number to answer with in `adding`.
-        due: bool, whether an answer is due at this step.
-        mask: bool, whether the step is real.
-    """
-
-    tokens: Any
-    numbers: Any
-    labels: Any
-    sums: Any
-    due: Any
-    mask: Any
+    tokens: Any  # int8 below `NUM_TOKENS`; the symbols 0 … 7, of which 0 and 1 are the bits
+    numbers: Any  # float32, what `adding` reads besides; elsewhere 0
+    labels: Any  # int8, the symbol to answer with
+    sums: Any  # float32, the number to answer with in `adding`
+    due: Any  # bool, whether an answer is due at this step
+    mask: Any  # bool, whether the step is real
 
 
 class Task(NamedTuple):
-    """What a row of a length is.
+    """What a row of a length is."""
 
-    Attributes:
-        label: What it is called.
-        shortest: The least length.
-        chance: The score of the best answer that does not look at the row.
-        write: `(rng, rows, lengths [N])`, fills empty rows up to their lengths.
-        is_number: Whether the answer is a number.
-    """
-
-    label: str
-    shortest: int
-    chance: float
+    label: str  # what it is called
+    shortest: int  # the least length
+    chance: float  # the score of the best answer that does not look at the row
+    # `(rng, rows, lengths [N])`, fills empty rows up to their lengths
     write: Callable[[np.random.Generator, Examples, np.ndarray], None]
-    is_number: bool = False
+    is_number: bool = False  # whether the answer is a number
 
 
 def make_examples(

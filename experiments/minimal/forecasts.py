@@ -19,21 +19,13 @@ Free = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class Forecasts(NamedTuple):
-    """Forecasts of changes, in the unit of the series, for all seeds.
+    """Forecasts of changes, in the unit of the series, for all seeds."""
 
-    Attributes:
-        origins: `[O]`, how many months are known to each free run.
-        one_step: `[S, E, M - 1]`, of month 1 and after, from the true months before it.
-        free: `[S, E, O, H]`, from the origin on, from its own forecasts.
-        leaked: How many of `free` change when what comes after the origins does.
-        forced_sees: Whether `one_step` changes then, as it must.
-    """
-
-    origins: np.ndarray
-    one_step: np.ndarray
-    free: np.ndarray
-    leaked: int
-    forced_sees: bool
+    origins: np.ndarray  # [O], how many months are known to each free run
+    one_step: np.ndarray  # [S, E, M - 1], of month 1 and after, from the true months before it
+    free: np.ndarray  # [S, E, O, H], from the origin on, from its own forecasts
+    leaked: int  # how many of `free` change when what comes after the origins does
+    forced_sees: bool  # whether `one_step` changes then, as it must
 
     def forced(self) -> np.ndarray:
         """The one-step forecasts of the months that `free` is of, `[S, E, O, H]`."""
@@ -91,19 +83,14 @@ def make_forecasts(
 
 
 class Entry(NamedTuple):
-    """One model or baseline.
+    """One model or baseline."""
 
-    Attributes:
-        name: What it is called.
-        chosen: What was chosen for it on the validation months.
-        one_step: `[S, E, N]`, errors in the test months, each forecast from the truth before it.
-        levels: `[S, E, O, H]`, errors of the level so many months after the origin; None for a
-            model that was not run freely.
-    """
-
-    name: str
-    chosen: str
+    name: str  # what it is called
+    chosen: str  # what was chosen for it on the validation months
+    # [S, E, N], errors in the test months, each forecast from the truth before it
     one_step: np.ndarray
+    # [S, E, O, H], errors of the level so many months after the origin; None for a model that was
+    # not run freely
     levels: np.ndarray | None
 
 

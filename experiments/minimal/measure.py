@@ -49,41 +49,25 @@ class Choice(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What came out of the models that were trained for the test.
+    """What came out of the models that were trained for the test."""
 
-    Attributes:
-        task: The series and their split.
-        padding: What padding changed.
-        boundaries: How far every right and wrong way is from the sequences alone.
-        forecasts: Of the GRU.
-        leaks: What of the training depends on what is tested on.
-        entries: Errors of the GRU, of its stateless twin, and of every baseline.
-        baselines: The baselines themselves.
-    """
-
-    task: Task
-    padding: PaddingProbe
-    boundaries: list[Difference]
-    forecasts: Forecasts
-    leaks: list[str]
-    entries: list[Entry]
-    baselines: list[Baseline]
+    task: Task  # the series and their split
+    padding: PaddingProbe  # what padding changed
+    boundaries: list[Difference]  # how far every right and wrong way is from the sequences alone
+    forecasts: Forecasts  # of the GRU
+    leaks: list[str]  # what of the training depends on what is tested on
+    entries: list[Entry]  # errors of the GRU, of its stateless twin, and of every baseline
+    baselines: list[Baseline]  # the baselines themselves
 
 
 class Results(NamedTuple):
-    """What was measured so far.
+    """What was measured so far."""
 
-    Attributes:
-        overfit: The training on the short sequence.
-        choices: Every setting to choose from.
-        finals: The chosen setting and its stateless twin, trained for the test.
-        evaluated: What the test and the probes say.
-    """
-
-    overfit: Trained
-    choices: tuple[Choice, ...] = ()
+    overfit: Trained  # the training on the short sequence
+    choices: tuple[Choice, ...] = ()  # every setting to choose from
+    # the chosen setting and its stateless twin, trained for the test
     finals: tuple[Trained, ...] = ()
-    evaluated: Evaluated | None = None
+    evaluated: Evaluated | None = None  # what the test and the probes say
 
     @property
     def trainings(self) -> list[Trained]:

@@ -21,17 +21,11 @@ SCALE_NOISE = 0.5  # deviation of the log of the factor by which a series is mul
 
 
 class Setting(NamedTuple):
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        width: Units of the GRU.
-        truncation: Steps a gradient goes back through.
-        stateless: Whether the carry is reset before every step.
-    """
-
-    width: int
-    truncation: int
-    stateless: bool = False
+    width: int  # units of the GRU
+    truncation: int  # steps a gradient goes back through
+    stateless: bool = False  # whether the carry is reset before every step
 
     @property
     def name(self) -> str:
@@ -41,19 +35,12 @@ class Setting(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One setting after training, all seeds.
+    """One setting after training, all seeds."""
 
-    Attributes:
-        purpose: "choice", "test" or "overfit".
-        setting: What was trained.
-        evaluator: What ran the recurrence.
-        fitted: Parameters and history.
-    """
-
-    purpose: str
-    setting: Setting
-    evaluator: str
-    fitted: Fitted
+    purpose: str  # "choice", "test" or "overfit"
+    setting: Setting  # what was trained
+    evaluator: str  # what ran the recurrence
+    fitted: Fitted  # parameters and history
 
     @property
     def name(self) -> str:

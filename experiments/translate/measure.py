@@ -58,17 +58,12 @@ class Setting(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Of S seeds to N pairs, with targets of T tokens after the start.
+    """Of S seeds to N pairs, with targets of T tokens after the start."""
 
-    Attributes:
-        forced: Tokens `[S, N, T]`, each the likeliest after the true prefix.
-        written: Tokens `[S, N, T]`, each the likeliest after those before it; `PAD` after the end.
-        weights: `[S, N, T, L]` where the model looked after the true prefix; None without
-            attention.
-    """
-
-    forced: np.ndarray
+    forced: np.ndarray  # tokens [S, N, T], each the likeliest after the true prefix
+    # tokens [S, N, T], each the likeliest after those before it; `PAD` after the end
     written: np.ndarray
+    # [S, N, T, L] where the model looked after the true prefix; None without attention
     weights: np.ndarray | None
 
 

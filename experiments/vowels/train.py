@@ -19,19 +19,12 @@ Score = Callable[[Any, Recordings, bool], tuple[Any, Any]]
 
 
 class PaddingScore(NamedTuple):
-    """What padding to `length` steps does.
+    """What padding to `length` steps does."""
 
-    Attributes:
-        length: Steps after padding.
-        masked: Whether a masked step copies the carry; otherwise the padding is read as data.
-        accuracy: `[S]`.
-        changed: `[S]`, predictions unlike those with a mask and the least padding.
-    """
-
-    length: int
-    masked: bool
-    accuracy: np.ndarray
-    changed: np.ndarray
+    length: int  # steps after padding
+    masked: bool  # whether a masked step copies the carry; otherwise the padding is read as data
+    accuracy: np.ndarray  # [S]
+    changed: np.ndarray  # [S], predictions unlike those with a mask and the least padding
 
 
 class Trained(NamedTuple):
