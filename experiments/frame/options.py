@@ -143,29 +143,3 @@ class TrainingOptions(ResumableOptions):
     def all_seeds(self) -> range:
         """Every seed."""
         return range(self.first_seed, self.first_seed + self.seeds)
-
-
-# For configs that do not yet declare their requirements.
-
-
-def require_positive(config: Any, *names: str) -> None:
-    """All of them are finite and above 0."""
-    for name in names:
-        require(POSITIVE.holds(getattr(config, name)), name, config, POSITIVE.expected)
-
-
-def require_counts(config: Any, *names: str) -> None:
-    """All of them are at least 1."""
-    for name in names:
-        require(getattr(config, name) >= 1, name, config, "at least 1")
-
-
-def require_each_once(config: Any, *names: str) -> None:
-    """All of them are tuples with one or more values, each once."""
-    for name in names:
-        require(_each_once(getattr(config, name)), name, config, EACH_ONCE.expected)
-
-
-def require_seed(config: Any, name: str = "first_seed") -> None:
-    """It is a seed that numpy and jax take."""
-    require(0 <= getattr(config, name) < 2**31, name, config, "from 0 to 2147483647")

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -76,12 +75,6 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         self.path(name).write_text(text, encoding="utf-8")
-
-    def write_json(self, name: str, content: Any) -> None:
-        self.write(name, content)
-
-    def write_csv(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        self.write(name, rows)
 
     def settle_checkpoints(self, keep: bool) -> bool:
         """Whether there are checkpoints that stay; those of a run that is through go."""
