@@ -21,22 +21,15 @@ WRITING = 2  # the time it takes to write, in epochs
 
 
 class Scored(NamedTuple):
-    """A model, trained with the carry handed on or reset, on the held-out topics.
-
-    Attributes:
-        bits: Of every character of every topic, the carry handed on from chunk to chunk.
-        right: The share of characters that were thought the likeliest.
-        cold_bits: Bits per character when the carry is reset at every chunk.
-        by_position: Bits by the place in the chunk, `[K]`, carried and reset.
-    """
+    """A model, trained with the carry handed on or reset, on the held-out topics."""
 
     model: Sized
     mode: str
     fitted: Fitted
-    bits: list[np.ndarray]
-    right: float
-    cold_bits: float
-    by_position: Mapping[str, np.ndarray]
+    bits: list[np.ndarray]  # of every topic, read with the carry handed on from chunk to chunk
+    right: float  # share of its characters that were thought the likeliest
+    cold_bits: float  # bits per character when the carry is reset at every chunk
+    by_position: Mapping[str, np.ndarray]  # bits by the place in the chunk, [K], carried and reset
 
     @property
     def name(self) -> str:
@@ -63,28 +56,16 @@ class Written(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far.
-
-    Attributes:
-        corpus: The text.
-        baselines: Bits per character of the held-out text, of what needs no training.
-        judge: What written texts are shown to.
-        passages: Where the models write on.
-        truth: How the passages go on.
-        scored: Every model in every mode.
-        written: What the models of the first mode write.
-        cross: Bits per character of the sampled texts of every writer, the truth last, for every
-            reader.
-    """
+    """What was measured so far."""
 
     corpus: Corpus
-    baselines: Mapping[str, float]
-    judge: Judge
-    passages: Sequence[Passage]
-    truth: Judged
-    scored: tuple[Scored, ...] = ()
-    written: tuple[Written, ...] = ()
-    cross: Mapping[str, Mapping[str, float]] = {}
+    baselines: Mapping[str, float]  # bits per character of the held-out text, without training
+    judge: Judge  # what written texts are shown to
+    passages: Sequence[Passage]  # where the models write on
+    truth: Judged  # how the passages go on
+    scored: tuple[Scored, ...] = ()  # every model in every mode
+    written: tuple[Written, ...] = ()  # what the models of the first mode write
+    cross: Mapping[str, Mapping[str, float]] = {}  # bits of sampled texts, by writer and reader
 
     def of_mode(self, mode: str) -> list[Scored]:
         """The models trained in one mode."""

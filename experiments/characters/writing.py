@@ -41,21 +41,12 @@ class Passage(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What texts are like.
+    """What texts are like."""
 
-    Attributes:
-        known_words: The share of words that are in the training text.
-        distinct: The share of runs of `REPEATED` characters that are the first of their kind in
-            their text.
-        copied: The share of runs of `COPIED` characters that are in the training text.
-        loops: The share of texts whose last `LOOP` characters repeat themselves, with a period of
-            at most `LONGEST_PERIOD`.
-    """
-
-    known_words: float
-    distinct: float
-    copied: float
-    loops: float
+    known_words: float  # the share of words that are in the training text
+    distinct: float  # the share of runs of `REPEATED` characters that come first in their text
+    copied: float  # the share of runs of `COPIED` characters that are in the training text
+    loops: float  # the share of texts that end in a loop
 
 
 class Judged(NamedTuple):
@@ -142,7 +133,7 @@ def write(
 
 
 def ends_in_a_loop(text: str) -> bool:
-    """Whether the end of the text says the same again and again."""
+    """Whether the last `LOOP` characters repeat with a period of at most `LONGEST_PERIOD`."""
     end = text[-LOOP:]
     longest = min(LONGEST_PERIOD, len(end) // 2)
     return any(end[period:] == end[:-period] for period in range(1, longest + 1))

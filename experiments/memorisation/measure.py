@@ -23,26 +23,15 @@ LIKELIEST = 5
 
 
 class Traced(NamedTuple):
-    """What a trained model makes of passages, each read as if nothing had come before it.
-
-    Attributes:
-        model: Which.
-        params: Its parameters.
-        strength: `[P, T, T]`, of the prediction of a character (row) to an earlier one (column);
-            0 from the character itself on.
-        likeliest: ints `[P, T, LIKELIEST]`, what the model thinks comes, the likeliest first.
-        probabilities: `[P, T, LIKELIEST]`, of these.
-        truth: `[P, T]`, the probability of the character that comes.
-        fitted: Its training, if that was done here.
-    """
+    """What a trained model makes of passages, each read as if nothing had come before it."""
 
     model: Sized
     params: Any
-    strength: np.ndarray
-    likeliest: np.ndarray
-    probabilities: np.ndarray
-    truth: np.ndarray
-    fitted: Fitted | None = None
+    strength: np.ndarray  # [P, T, T], of predictions (rows) by earlier characters (columns)
+    likeliest: np.ndarray  # [P, T, LIKELIEST], what the model thinks comes, the likeliest first
+    probabilities: np.ndarray  # [P, T, LIKELIEST], of these
+    truth: np.ndarray  # [P, T], the probability of the character that comes
+    fitted: Fitted | None = None  # its training, if that was done here
 
     @property
     def bits(self) -> float:

@@ -28,19 +28,12 @@ CLOCK = time.process_time  # what else runs on the machine does not count
 
 
 class Layout(NamedTuple):
-    """Minibatches in one layout.
+    """Minibatches in one layout."""
 
-    Attributes:
-        steps: Steps computed in them, padding included.
-        characters: Real characters in them.
-        seconds: Processor seconds of their losses and gradients, `[rounds]`.
-        temporary_bytes: The most that XLA plans for one of them.
-    """
-
-    steps: int
-    characters: int
-    seconds: np.ndarray
-    temporary_bytes: int
+    steps: int  # steps computed in them, padding included
+    characters: int  # real characters in them
+    seconds: np.ndarray  # processor seconds of their losses and gradients, [rounds]
+    temporary_bytes: int  # the most that XLA plans for one of them
 
     @property
     def rate(self) -> np.ndarray:
@@ -49,19 +42,11 @@ class Layout(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Packed against padded, for the model of one direction.
-
-    Attributes:
-        direction: Of the model.
-        losses: "packed" and "padded" to the losses `[updates]` of the same updates.
-        differences: Of the gradients at the same parameters, `[updates]`, relative to the largest
-            number.
-        layouts: By name.
-    """
+    """Packed against padded, for the model of one direction."""
 
     direction: str
-    losses: Mapping[str, np.ndarray]
-    differences: np.ndarray
+    losses: Mapping[str, np.ndarray]  # of the same updates, packed and padded, [updates]
+    differences: np.ndarray  # [updates], of gradients at the same parameters
     layouts: Mapping[str, Layout]
 
 

@@ -22,19 +22,11 @@ CONTEXTS = {"majority": 0, "character alone": 1, "last 5 characters": 5}
 
 
 class Results(NamedTuple):
-    """What was measured so far.
-
-    Attributes:
-        task: The files.
-        truth: All test paragraphs as one.
-        counted: Classes `[N]` of the test characters without a recurrence, by name.
-        tagged: Every direction after training.
-        comparisons: Packed against padded, for every direction.
-    """
+    """What was measured so far."""
 
     task: Task
-    truth: Paragraph
-    counted: Mapping[str, np.ndarray]
+    truth: Paragraph  # all test paragraphs as one
+    counted: Mapping[str, np.ndarray]  # classes [N] of its characters without a recurrence
     tagged: tuple[Tagged, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
 
