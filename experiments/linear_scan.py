@@ -82,7 +82,7 @@ SCANS = {OURS: jr.linear_scan, "scan": plain_scan, ASSOCIATIVE: associative_scan
 SUBJECTS = (*SCANS, FLOOR)
 
 
-def _function(quantity: str, subject: str) -> Callable[..., Any]:
+def function_of(quantity: str, subject: str) -> Callable[..., Any]:
     """A function of a, b and weights, a new one each time.
 
     The floor reads a and b and writes h, or reads the cotangent too and writes two gradients.
@@ -123,7 +123,7 @@ def measure(config: Config) -> Iterator[list[Measured]]:
     pieces, results = len(config.lengths) * len(QUANTITIES), []
     with progress_bar(pieces * (config.rounds + config.compilations)) as bar:
         for num_steps, width in zip(config.lengths, config.widths, strict=True):
-            args = _arrays(num_steps, width)
+            args = arrays(num_steps, width)
             for quantity in QUANTITIES:
                 name = f"{num_steps} steps of {width}, {quantity}"
                 bar.stage(name)
@@ -133,7 +133,7 @@ def measure(config: Config) -> Iterator[list[Measured]]:
                 yield results
 
 
-def _arrays(*shape):
+def arrays(*shape: int) -> tuple[jax.Array, ...]:
     """a between 0 and 1, b, and what the sum of h is weighed with."""
     keys = jax.random.split(jax.random.key(0), 3)
     return jax.random.uniform(keys[0], shape), *(jax.random.normal(k, shape) for k in keys[1:])
@@ -143,7 +143,7 @@ def _measure(config, quantity, args, advance):
     compiled, seconds = {}, {name: np.zeros(config.compilations) for name in SUBJECTS}
     for number in range(config.compilations):
         for name in SUBJECTS:
-            make = functools.partial(_function, quantity, name)
+            make = functools.partial(function_of, quantity, name)
             compiled[name], seconds[name][number] = compiled_fresh(make, *args)
         advance()
     calls = {name: functools.partial(function, *args) for name, function in compiled.items()}

@@ -28,7 +28,7 @@ from experiments.frame.progress import progress_bar
 from experiments.frame.report import Picture, Report
 from experiments.frame.run_folder import environment
 from experiments.frame.tables import Table, markdown
-from experiments.frame.timing import temporary_bytes
+from experiments.frame.timing import temporary_mib
 
 INTRODUCTION = """# All models side by side
 
@@ -165,7 +165,7 @@ def _training_mib(config, model, params):
 
     shape = config.batch_size, config.num_steps, config.width
     xs = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return temporary_bytes(jax.jit(jax.grad(loss)).lower(params, xs).compile()) / 2**20
+    return temporary_mib(jax.jit(jax.grad(loss)).lower(params, xs).compile())
 
 
 def _compiled_multiply_adds(config, model, params, carry):
