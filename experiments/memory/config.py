@@ -15,8 +15,7 @@ from experiments.frame.options import (
     require,
     within,
 )
-from experiments.memory.model import MIXERS
-from experiments.memory.task import NUM_KEPT, TASKS
+from experiments.memory.task import MIXERS, NUM_KEPT, TASKS
 
 UPDATES_PER_EPOCH = 25
 Updates = Annotated[int, multiple_of(UPDATES_PER_EPOCH)]

@@ -16,7 +16,7 @@ from experiments.frame.verdicts import Expectation, Verdict
 from experiments.memory.config import Config
 from experiments.memory.counting import Counted
 from experiments.memory.measure import Results, Trained
-from experiments.memory.model import LABELS
+from experiments.memory.task import LABELS
 
 LEARNT, HOLDS, HELP = 0.95, 0.9, 0.1
 WORDS = {True: "yes", False: "no", None: "?"}

@@ -13,8 +13,16 @@ from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.progress import progress_bar
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
 from experiments.memory.counting import Counted, one_bit, registers, train_rounded
-from experiments.memory.model import LABELS, NUM_FEATURES, loss_and_right, make_network, outputs
-from experiments.memory.task import TASKS, Examples, make_examples
+from experiments.memory.task import (
+    LABELS,
+    NUM_FEATURES,
+    TASKS,
+    Examples,
+    loss_and_right,
+    make_examples,
+    make_network,
+    outputs,
+)
 
 FIRST_STEPS = 8
 ROUNDED_WORK = 0.5  # training rounded cells takes so much of the time of training a model

@@ -1,9 +1,14 @@
-"""Five tasks on one vocabulary, in one shape: what is read, and which answers are due when."""
+"""Five tasks on one vocabulary, in one shape, and the networks that learn them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+import jaxrnn as jr
+from experiments.frame import models as matched
 
 NUM_SYMBOLS, BLANK, MARK, NUM_TOKENS = 8, 8, 9, 10
 NUM_KEPT = 4
@@ -124,3 +129,48 @@ TASKS: Mapping[str, Task] = {
     "induction": Task("induction", 4, 1 / NUM_SYMBOLS, _induction),
     "adding": Task("adding", 2, _NEAR_ZERO, _adding, is_number=True),
 }
+
+# The twins differ in nothing but tanh(u / 2) against σ(u) for the eigenvalue of a step.
+MIXERS = {
+    **matched.MIXERS,
+    "positive": lambda width: jr.diagonal_rnn(width, (0, 1), selective=True),
+    "signed": lambda width: jr.diagonal_rnn(width, (-1, 1), selective=True),
+}
+LABELS: Mapping[str, str] = {
+    **matched.LABELS,
+    "positive": "eigenvalues in (0, 1)",
+    "signed": "eigenvalues in (-1, 1)",
+}
+NUM_FEATURES, NUM_OUTPUTS = NUM_TOKENS + 1, NUM_SYMBOLS + 1
+
+
+def make_network(model: str, num_params: int, num_blocks: int) -> tuple[int, jr.Layer]:
+    """The width at which blocks of the model have about so many parameters, and the blocks."""
+
+    def make(width):
+        mixers = [MIXERS[model](width) for _ in range(num_blocks)]
+        return jr.classifier(mixers, width, NUM_OUTPUTS)
+
+    width = matched.matched_width(make, NUM_FEATURES, num_params)
+    return width, make(width)
+
+
+def outputs(network: jr.Layer, params: Any, examples: Examples) -> Any:
+    """From one-hot tokens and a number to logits and a number, `[..., T, NUM_OUTPUTS]`."""
+    tokens = jax.nn.one_hot(examples.tokens, NUM_TOKENS)
+    features = jnp.concatenate([tokens, examples.numbers[..., None]], axis=-1)
+    return jr.unroll(network, params, features, mask=examples.mask).outputs
+
+
+def loss_and_right(outputs: Any, examples: Examples, is_number: Any) -> tuple[Any, Any]:
+    """The mean loss over the answers due, and bool `[..., T]`, which of them are right."""
+    logits, numbers = outputs[..., :NUM_SYMBOLS], outputs[..., NUM_SYMBOLS:]
+    by_class = jr.cross_entropy(logits, examples.labels, examples.due)
+    by_square = jr.squared_error(numbers, examples.sums[..., None], examples.due)
+    losses = jnp.where(is_number, by_square, by_class)
+    right = jnp.where(
+        is_number,
+        jnp.abs(numbers[..., 0] - examples.sums) < TOLERANCE,
+        logits.argmax(axis=-1) == examples.labels,
+    )
+    return jr.mean_over_steps(losses, examples.due, empty=0), right & examples.due

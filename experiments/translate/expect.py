@@ -8,8 +8,7 @@ import numpy as np
 from experiments.frame.stats import LEVEL, Interval, bootstrap
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.translate.config import FIXED, REVERSED, Config
-from experiments.translate.measure import Measured, Results
-from experiments.translate.model import FIXEDS, WITH_ATTENTION
+from experiments.translate.measure import FIXEDS, WITH_ATTENTION, Measured, Results
 
 ONES_FIRST = ("de",)
 RESAMPLES = 1000

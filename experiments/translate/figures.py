@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from experiments.data.spelled import LANGUAGES, PAD, source_text, target_text
 from experiments.frame.figures import PALETTE, draw_seeds, line_styles, new_figure
 from experiments.translate.config import ADDITIVE, DOT, FIXED, KINDS, REVERSED, UPDATES_PER_EPOCH
-from experiments.translate.measure import Measured, Results
-from experiments.translate.model import LABELS, WITH_ATTENTION
+from experiments.translate.measure import LABELS, WITH_ATTENTION, Measured, Results
 
 WINDOW = 3  # letters on either side of a point
 _DASHES = {FIXED: "-", REVERSED: "--", DOT: "-", ADDITIVE: "--"}

@@ -13,8 +13,7 @@ from experiments.frame.trainings import Training
 from experiments.translate import figures
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.expect import judged
-from experiments.translate.measure import Measured, Results
-from experiments.translate.model import LABELS, WITH_ATTENTION
+from experiments.translate.measure import LABELS, WITH_ATTENTION, Measured, Results
 from experiments.translate.task import digit_groups, length_groups
 
 CLAIM = (

@@ -28,8 +28,7 @@ from experiments.memory.measure import (
     rows_to_learn_from,
     shares,
 )
-from experiments.memory.model import MIXERS, NUM_FEATURES, make_network
-from experiments.memory.task import TASKS, make_examples
+from experiments.memory.task import MIXERS, NUM_FEATURES, TASKS, make_examples, make_network
 
 SMALL = (
     "--tasks parity --models signed --longer 1 2 --updates 25 --state-updates 25 --num-params 500 "

@@ -10,8 +10,7 @@ from experiments.data.spelled import PAD, STOP
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.models import count_params
 from experiments.translate.config import KINDS, UPDATES_PER_EPOCH, Config
-from experiments.translate.measure import measure, settings_of
-from experiments.translate.model import initial_params, matched_widths
+from experiments.translate.measure import initial_params, matched_widths, measure, settings_of
 from experiments.translate.report import report
 
 TINY = Config(
