@@ -1,4 +1,4 @@
-"""The model around each mixer, all of one size, and what it makes of texts."""
+"""Texts as streams, the model around each mixer, and what it makes of texts."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 import jaxrnn as jr
-from experiments.characters.task import stream_of
-from experiments.data.topics import ALPHABET
+from experiments.data.topics import ALPHABET, encode
 from experiments.frame.models import LABELS, MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
@@ -18,6 +17,26 @@ OWN_MIXERS: dict[str, Callable[[int], Any]] = {
 }
 BITS = 1 / np.log(2)
 ROWS = 8  # texts scored side by side
+FIRST = 0  # the line break before every topic
+
+
+class Stream(NamedTuple):
+    """Characters to read, int32, each next one to predict, and where a topic starts; all `[T]`.
+
+    Of chunks of several streams side by side they are `[N, B, K]`.
+    """
+
+    xs: np.ndarray
+    ys: np.ndarray
+    reset: np.ndarray
+
+
+def stream_of(texts: Sequence[str]) -> Stream:
+    """Texts one after another; every one starts anew, after a line break."""
+    ys = [encode(text) for text in texts]
+    xs = [np.concatenate([[FIRST], tokens[:-1]]).astype(np.int32) for tokens in ys]
+    starts = [np.arange(len(tokens)) == 0 for tokens in ys]
+    return Stream(*map(np.concatenate, (xs, ys, starts)))
 
 
 class Sized(NamedTuple):

@@ -109,14 +109,15 @@ def _bits_table(results: Results) -> Table:
         ),
         "seconds": lambda one: f"{one.fitted.seconds:.0f}",
     }
-    rows = [
-        {column: cell(one) for column, cell in columns.items()}
-        for one in sorted(results.scored, key=lambda one: one.mean_bits)
-    ]
+    ordered = sorted(results.scored, key=lambda one: one.mean_bits)
+    title = "Bits per character; in brackets 95 % over topics"
+    table = Table.by_columns(title, ordered, columns, num_names=2)
     without = dict.fromkeys(columns, "-") | {"carried less reset": ""}
-    for name, bits in sorted(results.baselines.items(), key=lambda item: item[1]):
-        rows.append(without | {"model": name, "held out": f"{bits:.3f}"})
-    return Table.of("Bits per character; in brackets 95 % over topics", rows, num_names=2)
+    untrained = (
+        without | {"model": name, "held out": f"{bits:.3f}"}
+        for name, bits in sorted(results.baselines.items(), key=lambda item: item[1])
+    )
+    return table._replace(rows=[*table.rows, *(tuple(row.values()) for row in untrained)])
 
 
 def _text_table(config: Config, corpus) -> Table:

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ import optax
 
 import jaxrnn as jr
 from experiments.characters.config import Config
-from experiments.characters.model import BITS, Sized
-from experiments.characters.task import training_chunks
+from experiments.characters.model import BITS, Sized, Stream, stream_of
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.errors import ExperimentError
 from experiments.frame.fitting import Fitted, Fitter
@@ -41,6 +40,23 @@ def train(
     return fitter.fit(
         name, params, batches, config.epochs, checkpoints, every=2, epoch_done=epoch_done
     )
+
+
+def training_chunks(
+    texts: Sequence[str], batch_size: int, num_steps: int, seed, reset_each: bool
+) -> Stream:
+    """One pass over all texts in an order of its own: streams of one length, so one shape.
+
+    What is left after the last whole chunk of the streams is not read in this pass. With
+    `reset_each` every chunk is read as if nothing had come before.
+    """
+    order = np.random.default_rng(seed).permutation(len(texts))
+    whole = stream_of([texts[int(index)] for index in order])
+    num_chunks = len(whole.xs) // (batch_size * num_steps)
+    shape = batch_size, num_chunks, num_steps
+    chunks = Stream(*(leaf[: np.prod(shape)].reshape(shape).swapaxes(0, 1) for leaf in whole))
+    chunks.reset[..., 0] |= reset_each
+    return chunks
 
 
 @functools.cache

@@ -9,8 +9,7 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.characters.baselines import NGram
-from experiments.characters.model import Sized
-from experiments.characters.task import stream_of
+from experiments.characters.model import Sized, stream_of
 from experiments.data.topics import decode
 from experiments.frame.errors import ExperimentError
 

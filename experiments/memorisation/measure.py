@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.characters.model import Sized, sized
-from experiments.characters.task import stream_of
+from experiments.characters.model import Sized, sized, stream_of
 from experiments.characters.train import load, saved_config, train
 from experiments.characters.writing import Passage, passages
 from experiments.data.topics import ALPHABET, encode, load_topics, make_corpus

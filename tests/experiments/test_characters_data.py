@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.characters.baselines import NGram, compressed_bits
-from experiments.characters.task import training_chunks
+from experiments.characters.train import training_chunks
 from experiments.data.topics import (
     ALPHABET,
     SHINGLE,

@@ -9,8 +9,7 @@ import pytest
 
 import jaxrnn as jr
 from experiments.characters.config import Config as Training
-from experiments.characters.model import Sized, sized
-from experiments.characters.task import stream_of
+from experiments.characters.model import Sized, sized, stream_of
 from experiments.characters.train import files_of
 from experiments.characters.writing import passages
 from experiments.data.topics import load_topics, make_corpus
