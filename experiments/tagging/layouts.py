@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.frame.timing import interleaved_seconds
+from experiments.frame.timing import interleaved_seconds, temporary_bytes
 from experiments.tagging.config import Config
 from experiments.tagging.task import (
     Paragraph,
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
     steps: int  # steps computed in them, padding included
     characters: int  # real characters in them
     seconds: np.ndarray  # processor seconds of their losses and gradients, [rounds]
-    temporary_bytes: int  # the most that XLA plans for one of them
+    temporary_bytes: float  # the most that XLA plans for one of them
 
     @property
     def rate(self) -> np.ndarray:
@@ -137,5 +137,5 @@ def _compiled(loss, params, batches):
     compiled = {
         shape: jax.jit(loss).lower(params, rows).compile() for shape, rows in by_shape.items()
     }
-    sizes = [one.memory_analysis().temp_size_in_bytes for one in compiled.values()]
-    return lambda params, rows: compiled[rows.mask.shape](params, rows), max(sizes)
+    most = max(map(temporary_bytes, compiled.values()))
+    return lambda params, rows: compiled[rows.mask.shape](params, rows), most

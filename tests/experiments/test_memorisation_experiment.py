@@ -148,12 +148,8 @@ def test_a_report_of_what_was_done_so_far(written):
         (["--characters", "nowhere"], "--characters: nowhere is no run"),
     ],
 )
-def test_wrong_use_is_one_line_and_writes_nothing(options, expected, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(*options) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if "--resume runs" not in line]
-    assert expected in lines[-1] and len(lines) <= 2
-    assert not list(tmp_path.rglob("*.*"))
+def test_wrong_use_is_one_line_and_writes_nothing(options, expected, refused):
+    assert expected in refused("memorisation", options)
 
 
 def test_models_of_another_text_or_run_are_refused(finished, capsys, tmp_path, monkeypatch):
