@@ -105,32 +105,31 @@ def _seconds(results: Results) -> dict[str, Any]:
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:
-    rows = [
-        {
-            "model": LABELS[one.sized.name],
-            "family": family(one.sized.name),
-            "parameters": f"{one.sized.num_params:,}",
-            "width": str(one.sized.width),
-            **{task.order: mean_and_spread(100 * one.accuracy(task)) for task in tasks},
-            "failed trainings": share(one.fitted.failed),
-        }
-        for one in trainings
-    ]
+    columns = {
+        "model": lambda one: LABELS[one.sized.name],
+        "family": lambda one: family(one.sized.name),
+        "parameters": lambda one: f"{one.sized.num_params:,}",
+        "width": lambda one: str(one.sized.width),
+        tasks[0].order: lambda one: mean_and_spread(100 * one.accuracy(tasks[0])),
+        tasks[1].order: lambda one: mean_and_spread(100 * one.accuracy(tasks[1])),
+        "failed trainings": lambda one: share(one.fitted.failed),
+    }
     title = "Accuracy on the test digits in %: mean ± deviation over seeds"
-    return Table.of(title, rows, num_names=2)
+    return Table.by_columns(title, trainings, columns, num_names=2)
 
 
 def _baselines_table(results: Results) -> Table:
-    rows = [
-        (entry.name, f"{100 * entry.shuffled:.1f}", f"{100 * entry.file_order:.1f}")
-        for entry in results.baselines
-    ]
+    columns = {
+        "baseline": lambda one: one.name,
+        "shuffled": lambda one: f"{100 * one.shuffled:.1f}",
+        "file order": lambda one: f"{100 * one.file_order:.1f}",
+    }
     training, validation, test = map(len, results.tasks[0].split)
     title = (
         f"Without a recurrence, accuracy in %: {training} training, {validation} validation and "
         f"{test} test digits of a shuffled split (that of the models), and of one in file order"
     )
-    return Table(title, ("baseline", "shuffled", "file order"), rows)
+    return Table.by_columns(title, results.baselines, columns)
 
 
 def _cost_table(results: Results) -> Table:

@@ -1,5 +1,6 @@
 """What is reported of what was counted and learnt."""
 
+import collections
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,21 +113,19 @@ def _found(config: Config, results: Results) -> Iterator[str]:
 
 
 def _counts_table(results: Results) -> Table:
-    rows = []
-    for one in (*results.registers, *results.rounded):
-        past = min(len(one.states), one.capacity + 3) - 1
-        percent = 100 * one.bits_right
-        rows.append(
-            {
-                "cell": one.name,
-                "p H": str(one.capacity),
-                "carries of all histories": f"{one.states[-1]:,} of {one.most_states[-1]:,}",
-                "bits right, n = p H (%)": f"{percent[one.capacity - 1]:.1f}",
-                "n = p H + 3 (%)": f"{percent[past]:.1f}",
-                "at most (%)": f"{100 * one.most_bits_right[past]:.1f}",
-            }
-        )
-    return Table.of("What the best reader of a rounded carry can give back", rows)
+    def percent(one, shares, past):
+        return f"{100 * shares[min(len(shares), one.capacity + past) - 1]:.1f}"
+
+    columns = {
+        "cell": lambda one: one.name,
+        "p H": lambda one: str(one.capacity),
+        "carries of all histories": lambda one: f"{one.states[-1]:,} of {one.most_states[-1]:,}",
+        "bits right, n = p H (%)": lambda one: percent(one, one.bits_right, 0),
+        "n = p H + 3 (%)": lambda one: percent(one, one.bits_right, 3),
+        "at most (%)": lambda one: percent(one, one.most_bits_right, 3),
+    }
+    title = "What the best reader of a rounded carry can give back"
+    return Table.by_columns(title, (*results.registers, *results.rounded), columns)
 
 
 def _scores_table(config: Config, results: Results, task: str) -> Table:
@@ -145,19 +144,18 @@ def _scores_table(config: Config, results: Results, task: str) -> Table:
 
 
 def _models_table(config: Config, results: Results) -> Table:
-    rows = [
-        {
-            "model": LABELS[one.model],
-            "features": str(one.width),
-            "parameters": f"{one.fitted.num_params:,}",
-            "bits of carry in float32": f"{one.state_bits:,}",
-            "failed": str(
-                sum(each.fitted.failed.sum() for each in results.trained if each.model == one.model)
-            ),
-        }
-        for one in {one.model: one for one in results.trained}.values()
-    ]
-    return Table.of(f"The models; blocks: {config.num_blocks}", rows)
+    failed = collections.Counter()
+    for one in results.trained:
+        failed[one.model] += int(one.fitted.failed.sum())
+    columns = {
+        "model": lambda one: LABELS[one.model],
+        "features": lambda one: str(one.width),
+        "parameters": lambda one: f"{one.fitted.num_params:,}",
+        "bits of carry in float32": lambda one: f"{one.state_bits:,}",
+        "failed": lambda one: str(failed[one.model]),
+    }
+    of_models = [one for one in results.trained if one.task == config.tasks[0]]
+    return Table.by_columns(f"The models; blocks: {config.num_blocks}", of_models, columns)
 
 
 def _count_rows(results: Results) -> Iterator[dict[str, Any]]:

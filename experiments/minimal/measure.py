@@ -9,13 +9,14 @@ import numpy as np
 from experiments.data.employment import load_employment
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
-from experiments.minimal.baselines import Baseline, make_baselines
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
 from experiments.minimal.forecasts import (
+    Baseline,
     Entry,
     Forecasts,
     baseline_entry,
     free_runner,
+    make_baselines,
     make_forecasts,
     model_entry,
     one_step_runner,
@@ -35,19 +36,6 @@ from experiments.minimal.train import Setting, Trained, overfit, train
 PIECES = (30, 17, 24)
 
 
-class Choice(NamedTuple):
-    """A setting trained on the months before those to choose by, and its errors there, `[S]`."""
-
-    trained: Trained
-    errors: np.ndarray
-
-    @property
-    def error(self) -> float:
-        """The mean over the seeds that did not fail; infinite if all did."""
-        kept = self.trained.fitted.of_good_seeds(self.errors)
-        return float(kept.mean()) if len(kept) else float("inf")
-
-
 class Evaluated(NamedTuple):
     """What came out of the models that were trained for the test."""
 
@@ -64,7 +52,7 @@ class Results(NamedTuple):
     """What was measured so far."""
 
     overfit: Trained  # the training on the short sequence
-    choices: tuple[Choice, ...] = ()  # every setting to choose from
+    choices: tuple[Trained, ...] = ()  # every setting to choose from
     # the chosen setting and its stateless twin, trained for the test
     finals: tuple[Trained, ...] = ()
     evaluated: Evaluated | None = None  # what the test and the probes say
@@ -72,7 +60,7 @@ class Results(NamedTuple):
     @property
     def trainings(self) -> list[Trained]:
         """All trainings, in the order in which they were run."""
-        return [self.overfit, *(choice.trained for choice in self.choices), *self.finals]
+        return [self.overfit, *self.choices, *self.finals]
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
@@ -90,11 +78,11 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         yield results
         for setting in settings:
             bar.stage(setting.name)
-            choice = _choice(config, task, setting, checkpoints, bar.advance)
-            bar.finish_stage(f"{setting.name}: validation error {choice.error:.3f}")
-            results = results._replace(choices=(*results.choices, choice))
+            trained = _train_to_choose(config, task, setting, checkpoints, bar.advance)
+            bar.finish_stage(f"{setting.name}: validation error {trained.error:.3f}")
+            results = results._replace(choices=(*results.choices, trained))
             yield results
-        best = min(results.choices, key=lambda choice: choice.error).trained.setting
+        best = min(results.choices, key=lambda trained: trained.error).setting
         for setting in (best, best._replace(stateless=True)):
             bar.stage(f"{setting.name}, for the test")
             series = training_changes(task, task.test_from)
@@ -114,14 +102,14 @@ def settings_to_choose_from(config: Config) -> list[Setting]:
     return list(dict.fromkeys(settings))
 
 
-def _choice(config, task, setting, checkpoints, epoch_done) -> Choice:
+def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
     """Trains on the months before those to choose by, and scores the training industries there."""
     cut = task.validation_from
     trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, epoch_done)
     known = scaled_changes(task, cut)[task.is_training, : task.test_from]
     forecasts = one_step_runner(setting, trained.fitted.params)(known)
     errors = np.abs(forecasts - known[:, 1:])[..., cut - 1 :].mean(axis=(1, 2))
-    return Choice(trained, errors)
+    return trained._replace(errors=errors)
 
 
 def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Evaluated:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.minimal.baselines import make_baselines
+from experiments.minimal.forecasts import make_baselines
 from experiments.minimal.task import Task, scaled_changes, training_changes
 from experiments.minimal.train import Setting, make_model
 

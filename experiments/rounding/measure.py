@@ -16,21 +16,13 @@ EXTREME = 1e4
 
 
 class Rounded(NamedTuple):
-    """The errors of one model.
+    """The errors of one model."""
 
-    Attributes:
-        model: Its name.
-        times: t, powers of two and the end.
-        errors: The error at each t.
-        not_finite: Outputs of the long run in float32 that are NaN or infinite.
-        extreme: Outputs and gradients of the bfloat16 run that are.
-    """
-
-    model: str
-    times: np.ndarray
-    errors: np.ndarray
-    not_finite: int
-    extreme: int
+    model: str  # its name
+    times: np.ndarray  # t, powers of two and the end
+    errors: np.ndarray  # the error at each t
+    not_finite: int  # outputs of the long run in float32 that are NaN or infinite
+    extreme: int  # outputs and gradients of the bfloat16 run that are
 
 
 def measure(config: Config) -> Iterator[list[Rounded]]:

@@ -48,23 +48,15 @@ class Setting(NamedTuple):
         return self.kept < self.width
 
     @property
-    def name(self) -> str:
-        """What the setting is called in files."""
-        return self.kind + self._units
-
-    @property
     def label(self) -> str:
-        """What it is called in tables."""
-        return LABELS[self.kind] + self._units
+        """What it is called."""
+        units = f", {self.kept} of {self.width} units" if self.is_probe else ""
+        return LABELS[self.kind] + units
 
     @property
     def flags(self) -> np.ndarray:
         """Which units pass, `[width]`."""
         return (np.arange(self.width) < self.kept).astype(np.float32)
-
-    @property
-    def _units(self):
-        return f", {self.kept} of {self.width} units" if self.is_probe else ""
 
 
 class Answers(NamedTuple):
@@ -252,7 +244,7 @@ def train(
     params = jax.vmap(lambda seed: initial_params(setting.kind, setting.width, seed))(seeds)
     epochs = config.updates // UPDATES_PER_EPOCH
     return fitter.fit_seeds(
-        setting.name, params, batches, epochs, checkpoints, epoch_done=epoch_done
+        setting.label, params, batches, epochs, checkpoints, epoch_done=epoch_done
     )
 
 

@@ -73,7 +73,7 @@ def _training(config: Config, results: Results, one: Measured) -> Training:
         "exact_longer": "" if within.all() else one.exact[:, ~within].mean(axis=1),
     }
     sizes = {"model": setting.kind, "width": setting.width, "kept": setting.kept}
-    return Training({"training": setting.name}, config.all_seeds, one.fitted, sizes | scores)
+    return Training({"training": setting.label}, config.all_seeds, one.fitted, sizes | scores)
 
 
 def _percent(one: Measured, values: np.ndarray) -> str:
@@ -85,27 +85,24 @@ def _percent(one: Measured, values: np.ndarray) -> str:
 
 def _models_table(results: Results) -> Table:
     within = results.task.within
-    rows = [
-        {
-            "model": one.setting.label,
-            "width": str(one.setting.width),
-            "parameters": f"{one.fitted.num_params:,}",
-            "tokens right in training": _percent(one, one.fitted.history["right"][:, -1]),
-            "true prefix": _percent(one, one.forced_share[:, within]),
-            "tokens right, alone": _percent(one, one.written_share[:, within]),
-            "all right, alone": _percent(one, one.exact[:, within]),
-            "longer sources": _percent(one, one.exact[:, ~within]),
-            "failed seeds": share(one.fitted.failed),
-        }
-        for one in results.measured
-    ]
+    columns = {
+        "model": lambda one: one.setting.label,
+        "width": lambda one: str(one.setting.width),
+        "parameters": lambda one: f"{one.fitted.num_params:,}",
+        "tokens right in training": lambda one: _percent(one, one.fitted.history["right"][:, -1]),
+        "true prefix": lambda one: _percent(one, one.forced_share[:, within]),
+        "tokens right, alone": lambda one: _percent(one, one.written_share[:, within]),
+        "all right, alone": lambda one: _percent(one, one.exact[:, within]),
+        "longer sources": lambda one: _percent(one, one.exact[:, ~within]),
+        "failed seeds": lambda one: share(one.fitted.failed),
+    }
     title = (
         f"Tokens of the last {UPDATES_PER_EPOCH} updates and of {within.sum()} held-out pairs with "
         f"sources of up to {results.task.longest} letters, as in training: right after the true "
         "prefix and left alone, and numbers with every token right, there and in "
         f"{(~within).sum()} longer sources; %"
     )
-    return Table.of(title, rows)
+    return Table.by_columns(title, results.measured, columns)
 
 
 def _shares_tables(config: Config, results: Results) -> Iterator[Table]:
@@ -190,7 +187,7 @@ def _answer_rows(config: Config, results: Results) -> Iterator[dict[str, Any]]:
         for index, seed in enumerate(config.all_seeds):
             for row, number in enumerate(pairs.numbers):
                 yield {
-                    "training": one.setting.name,
+                    "training": one.setting.label,
                     "seed": seed,
                     "language": pairs.languages[row],
                     "number": number,

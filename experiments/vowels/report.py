@@ -82,26 +82,25 @@ def _found(config: Config, results: Sequence[Trained]) -> list[str]:
 
 
 def _accuracy_table(config: Config, results: Sequence[Trained]) -> Table:
-    rows = []
-    for result in results:
-        fitted, percent = result.fitted, 100 * result.fitted.of_good_seeds(result.accuracy)
-        rows.append(
-            {
-                "model": result.model,
-                "readout": result.readout,
-                "parameters": str(fitted.num_params),
-                "accuracy": mean_and_spread(percent),
-                "worst": f"{percent.min():.1f}" if len(percent) else "-",
-                "best": f"{percent.max():.1f}" if len(percent) else "-",
-                "failed": share(fitted.failed),
-                "seconds": f"{fitted.seconds:.0f}",
-            }
-        )
+    def percent(one, middle):
+        good = 100 * one.fitted.of_good_seeds(one.accuracy)
+        return middle(good) if len(good) else "-"
+
+    columns = {
+        "model": lambda one: one.model,
+        "readout": lambda one: one.readout,
+        "parameters": lambda one: str(one.fitted.num_params),
+        "accuracy": lambda one: percent(one, mean_and_spread),
+        "worst": lambda one: percent(one, lambda good: f"{good.min():.1f}"),
+        "best": lambda one: percent(one, lambda good: f"{good.max():.1f}"),
+        "failed": lambda one: share(one.fitted.failed),
+        "seconds": lambda one: f"{one.fitted.seconds:.0f}",
+    }
     title = (
         f"Accuracy in % on the {_scored(config)} after epoch {config.epochs}: "
         "mean ± deviation over the seeds that did not fail"
     )
-    return Table.of(title, rows, num_names=2)
+    return Table.by_columns(title, results, columns, num_names=2)
 
 
 def _padding_table(config: Config, results: Sequence[Trained]) -> Table:

@@ -112,7 +112,8 @@ def test_only_answers_in_the_later_half_count_for_a_length():
 
 
 def test_the_models_are_the_ten_and_two_twins_and_of_one_size():
-    assert set(MIXERS) == {*CLAIMS["parity"]} and len(MIXERS) == 12
+    claimed = " ".join(CLAIMS["parity"].values()).split()
+    assert set(MIXERS) == set(claimed) and len(MIXERS) == len(claimed) == 12
     for model in MIXERS:
         _, network = make_network(model, 8000, 2)
         params = jax.eval_shape(lambda key: network.init(key, NUM_FEATURES), jax.random.key(0))  # noqa: B023

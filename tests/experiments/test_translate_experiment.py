@@ -36,7 +36,11 @@ def prefixes(tmp_path_factory):
 
 def test_answers_are_those_of_the_whole_model_and_of_its_own_prefix(prefixes):
     results = prefixes[-1].measured
-    assert [one.setting.name for one in results] == ["fixed", "dot", "fixed, 2 of 8 units"]
+    assert [one.setting.label for one in results] == [
+        "fixed",
+        "dot attention",
+        "fixed, 2 of 8 units",
+    ]
     for one in results:
         forced, written = one.answers.forced, one.answers.written
         assert np.isfinite(one.fitted.history["loss"]).all()
@@ -86,7 +90,7 @@ def test_four_models_have_about_as_many_parameters():
     counts = list(map(num_params, KINDS))
     assert max(counts) <= 1.03 * min(counts), counts
     settings = settings_of(config, widths)
-    assert len({setting.name for setting in settings}) == len(settings) == 4 + 2
+    assert len({setting.label for setting in settings}) == len(settings) == 4 + 2
     assert [setting.is_probe for setting in settings] == 4 * [False] + 2 * [True]
     assert settings[-1].flags.sum() == config.kept[-1]
 
