@@ -9,7 +9,8 @@ import itertools
 import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +20,26 @@ from experiments.benchmark.work import CLOCKS, OURS, Case, Subject, Work, prepar
 from experiments.frame.errors import ExperimentError
 
 ROOT = Path(__file__).parents[2]
-THEIRS = "baseline"
 
 
 def cases(config: Any) -> Iterator[Case]:
     """A training step and a forward pass of every model and size; compilation of the first size."""
-    checkouts = {OURS: Checkout(ROOT), THEIRS: Checkout(config.baseline)}
+    checkouts = {OURS: Checkout(ROOT), "baseline": Checkout(config.baseline)}
 
     def seconds():
         return sum(checkout.seconds for checkout in checkouts.values())
 
+    def timed(*request):
+        return {name: functools.partial(one.spend, *request) for name, one in checkouts.items()}
+
     def running(work):
-        costs = {name: checkout.ask("prepare", work) for name, checkout in checkouts.items()}
-        calls = timed("run", config.clock)
-        return {name: Subject(call, *costs[name]) for name, call in calls.items()}
+        costs = {name: checkout.ask(_prepare, work) for name, checkout in checkouts.items()}
+        return {
+            name: Subject(call, *costs[name]) for name, call in timed(_run, config.clock).items()
+        }
 
     def compiling(work):
-        return {name: Subject(call) for name, call in timed("compile", work).items()}
-
-    def timed(*request):
-        return {
-            name: functools.partial(checkout.spend, *request)
-            for name, checkout in checkouts.items()
-        }
+        return {name: Subject(call) for name, call in timed(_compile, work).items()}
 
     for quantity, model in itertools.product(("training", "forward"), config.models):
         works = {f"{model}, {shape}": Work(model, shape, quantity) for shape in config.grid}
@@ -53,67 +51,53 @@ def cases(config: Any) -> Iterator[Case]:
 
 
 class Checkout:
-    """A process that has imported the jaxrnn of a folder; it ends with its end of the pipe."""
+    """A process that has imported the jaxrnn of a folder, and the seconds that it has measured."""
 
     def __init__(self, folder: Path):
-        self.folder, self.seconds, self.pipe = folder, 0.0, None
+        self.folder, self.seconds = folder, 0.0
+        spawn = multiprocessing.get_context("spawn")
+        self.process = ProcessPoolExecutor(1, spawn, _begin, (str(folder.resolve()),))
 
-    def spend(self, *request: Any) -> None:
-        """Has the process do something that it times, and counts the seconds."""
-        self.seconds += self.ask(*request)
-
-    def ask(self, *request: Any) -> Any:
-        """The answer of the process, which is started when it is asked first."""
-        if self.pipe is None:
-            spawn = multiprocessing.get_context("spawn")
-            self.pipe, end = spawn.Pipe()
-            spawn.Process(target=serve, args=(end, self.folder.resolve()), daemon=True).start()
-            end.close()
+    def ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What the function returns there."""
         try:
-            self.pipe.send(request)
-            answer = self.pipe.recv()
-        except (EOFError, OSError):
-            answer = ExperimentError("its process has ended")
-        if isinstance(answer, Exception):
-            raise ExperimentError(f"jaxrnn in {self.folder} cannot be measured: {answer}")
-        return answer
-
-
-def serve(pipe: Any, folder: Path) -> None:
-    """Answers requests until the other end of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that asks
-    sys.path.insert(0, str(folder))
-    jax.config.update("jax_enable_compilation_cache", False)
-    worker = Worker()
-    while True:
-        try:
-            name, *args = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(getattr(worker, name)(*args))
+            return self.process.submit(function, *args).result()
         except Exception as error:
-            pipe.send(ExperimentError(f"{type(error).__name__}: {error}"))
+            what = f"{type(error).__name__}: {error}"
+            raise ExperimentError(f"{self.folder} cannot be measured: {what}") from error
+
+    def spend(self, function: Callable[..., float], *args: Any) -> None:
+        """Adds the seconds that the function returns there."""
+        self.seconds += self.ask(function, *args)
 
 
-class Worker:
-    """What the process of a checkout does."""
+# What follows runs in the process of a checkout.
 
-    def prepare(self, work: Work) -> tuple[float, float]:
-        """Compiles the work afresh; seconds, and temporary MiB."""
-        from experiments.benchmark.subjects import ours
+_prepared: list[Subject] = []
 
-        jax.clear_caches()
-        self.subject = prepare_model(ours(work.model, work.shape), work)
-        return self.subject[1:]
 
-    def compile(self, work: Work) -> float:
-        """Processor seconds of that."""
-        return self.prepare(work)[0]
+def _begin(folder):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that asks
+    sys.path.insert(0, folder)
+    jax.config.update("jax_enable_compilation_cache", False)
 
-    def run(self, clock: str) -> float:
-        """Seconds of a call, after one that warms up what the other process has used."""
-        jax.block_until_ready(self.subject.call())
+
+def _prepare(work):
+    """Processor seconds of a fresh compilation, and temporary MiB."""
+    from experiments.benchmark.subjects import ours  # with the jaxrnn of the folder
+
+    jax.clear_caches()
+    _prepared[:] = [prepare_model(ours(work.model, work.shape), work)]
+    return _prepared[0][1:]
+
+
+def _compile(work):
+    return _prepare(work)[0]
+
+
+def _run(clock):
+    """Seconds of a call, after one that warms up what the other process has used."""
+    for _ in range(2):
         start = CLOCKS[clock]()
-        jax.block_until_ready(self.subject.call())
-        return CLOCKS[clock]() - start
+        jax.block_until_ready(_prepared[0].call())
+    return CLOCKS[clock]() - start

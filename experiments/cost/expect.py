@@ -1,6 +1,6 @@
 """How everything should grow with T, written down before the run, and what came of it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,40 +48,26 @@ TOKEN_TIME = Expectation(
 
 
 class Quantity(NamedTuple):
-    """One thing that is measured, what is predicted of it, and whether that has a free constant."""
+    """One thing that is measured, and what is predicted of it: fields of `Measured.numbers`."""
 
     name: str
     unit: str
-    measured: Callable[[Measured], float]
-    predicted: Callable[[Measured], float]
-    fitted: bool = True
+    per_unit: float
+    measured: str
+    predicted: str
+    fitted: bool = True  # whether the prediction has a free constant
 
 
-QUANTITIES: Mapping[str, Quantity] = {
-    "training_time": Quantity(
-        "training time",
-        "s",
-        lambda one: float(np.median(one.training_seconds)),
-        lambda one: one.counted.predicted_work,
-    ),
+QUANTITIES = {
+    "training_time": Quantity("training time", "s", 1, "training_seconds", "predicted_work"),
     "training_memory": Quantity(
-        "training memory",
-        "MiB",
-        lambda one: one.counted.training_bytes / 2**20,
-        lambda one: one.counted.predicted_training / 2**20,
+        "training memory", "MiB", 2**20, "training_bytes", "predicted_training"
     ),
     "streaming_memory": Quantity(
-        "streaming memory",
-        "KiB",
-        lambda one: one.counted.carry_bytes / 2**10,
-        lambda one: one.counted.predicted_carry / 2**10,
-        fitted=False,
+        "streaming memory", "KiB", 2**10, "carry_bytes", "predicted_carry", fitted=False
     ),
     "token_time": Quantity(
-        "time of a streamed token",
-        "µs",
-        lambda one: 1e6 * float(np.median(one.token_seconds)),
-        lambda one: one.counted.predicted_step,
+        "time of a streamed token", "µs", 1e-6, "token_seconds", "predicted_step"
     ),
 }
 
@@ -113,8 +99,10 @@ def curves(results: Results) -> Curves:
 def curve(rows: Sequence[Measured], quantity: Quantity) -> Curve:
     """Fits the constant and the exponents; `rows` are one model's, T rising."""
     lengths = np.array([one.num_steps for one in rows], np.float64)
-    measured = np.array([quantity.measured(one) for one in rows])
-    predicted = np.array([quantity.predicted(one) for one in rows], np.float64)
+    measured, predicted = (
+        np.array([one.numbers()[field] for one in rows]) / quantity.per_unit
+        for field in (quantity.measured, quantity.predicted)
+    )
     good = np.isfinite(measured) & (measured > 0) & (predicted > 0)
     upper = good & (np.arange(len(rows)) >= len(rows) // 2)
     chosen = upper if upper.any() else good

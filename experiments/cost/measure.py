@@ -57,6 +57,11 @@ class Measured(NamedTuple):
         """Whether the gradient was."""
         return bool(np.isfinite(self.training_seconds).all())
 
+    def numbers(self) -> dict[str, float]:
+        """What was counted, and the medians of the seconds."""
+        seconds = {name: float(np.median(getattr(self, name))) for name in self._fields[-2:]}
+        return self.counted._asdict() | seconds
+
 
 class Results(NamedTuple):
     """Formulas and counts of a simple cell, and a record of every model and length so far."""

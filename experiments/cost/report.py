@@ -94,7 +94,7 @@ def _values(config: Config, results: Results, key: str) -> Table:
     def value(one):
         if key == "training_time" and not one.was_run:
             return f"not run: would need {_gib(one)}"
-        return f"{quantity.measured(one):.3g}"
+        return f"{one.numbers()[quantity.measured] / quantity.per_unit:.3g}"
 
     how = f", {config.clock} clock, median of {config.rounds} interleaved rounds"
     title = f"{quantity.name.capitalize()} ({quantity.unit}){how if 'time' in key else ''}"
@@ -108,12 +108,10 @@ def _gib(one: Measured) -> str:
 
 
 def _row(one: Measured) -> dict[str, Any]:
-    row = {"model": one.model, "num_steps": one.num_steps} | one.counted._asdict()
-    for name in ("training", "token"):
-        seconds = getattr(one, f"{name}_seconds")
-        row[f"{name}_seconds"] = float(np.median(seconds))
-        row[f"{name}_rounds"] = " ".join(f"{value:.6g}" for value in seconds)
-    return row
+    rounds = {"training_rounds": one.training_seconds, "token_rounds": one.token_seconds}
+    return {"model": one.model, "num_steps": one.num_steps, **one.numbers()} | {
+        name: " ".join(f"{value:.6g}" for value in values) for name, values in rounds.items()
+    }
 
 
 def draw(found: Curves) -> Figure:
@@ -149,11 +147,13 @@ def _streaming(results: Results) -> Iterator[str]:
 
 
 def _faster(results: Results) -> Iterator[str]:
-    seconds = QUANTITIES["training_time"].measured
     attention = [one for one in results.models.get(ATTENTION, ()) if one.was_run]
     for name, rows in results.models.items():
         if attention and name not in (ATTENTION, *JUDGED_AT_END):
-            pairs = zip(rows, attention, strict=False)  # what was run are the shorter lengths
-            faster = [its.num_steps for its, other in pairs if seconds(its) < seconds(other)]
+            faster = [
+                its.num_steps
+                for its, other in zip(rows, attention, strict=False)  # of the shorter lengths
+                if np.median(its.training_seconds) < np.median(other.training_seconds)
+            ]
             where = f"from T = {min(faster):,} on" if faster else "at no T that both were run at"
             yield f"{SHOWN[name]} trains faster than attention {where}."

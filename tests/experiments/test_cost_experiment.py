@@ -28,19 +28,24 @@ def test_the_exponent_of_a_power_law():
 
 
 def test_a_curve_is_fitted_on_the_upper_half_where_it_was_measured():
-    values = {2: 100.0, 4: 12.0, 8: 48.0, 16: float("nan")}
-    rows = [Measured("a", t, Counted(*8 * [t]), np.ones(1), np.ones(1)) for t in values]
-    quantity = Quantity("q", "s", lambda one: values[one.num_steps], lambda one: one.num_steps**2)
-    found = curve(rows, quantity)
-    assert list(found.lengths) == [2, 4, 8] and list(found.all_lengths) == [2, 4, 8, 16]
-    assert found.constant == pytest.approx(48 / 64)
-    assert list(found.predicted) == pytest.approx([3, 12, 48, 192])
-    assert np.isnan(found.exponent) and found.deviation == pytest.approx(1)
-    values[16] = 384.0
-    found = curve(rows, quantity)
-    assert found.exponent == pytest.approx(3) and found.predicted_exponent == pytest.approx(2)
-    assert found.deviation == pytest.approx(np.exp(abs(np.log(48 / 64 / (1.125)))), rel=1e-6)
-    assert curve(rows, quantity._replace(fitted=False)).constant == 1
+    def found(last, **changes):
+        values = {2: 100.0, 4: 12.0, 8: 48.0, 16: last}
+        counted = {t: Counted(*8 * [t])._replace(carry_bytes=v) for t, v in values.items()}
+        rows = [
+            Measured("a", t, one._replace(predicted_carry=t**2), np.ones(1), np.ones(1))
+            for t, one in counted.items()
+        ]
+        return curve(rows, Quantity("q", "s", 1, "carry_bytes", "predicted_carry", **changes))
+
+    one = found(float("nan"))
+    assert list(one.lengths) == [2, 4, 8] and list(one.all_lengths) == [2, 4, 8, 16]
+    assert one.constant == pytest.approx(48 / 64)
+    assert list(one.predicted) == pytest.approx([3, 12, 48, 192])
+    assert np.isnan(one.exponent) and one.deviation == pytest.approx(1)
+    one = found(384.0)
+    assert one.exponent == pytest.approx(3) and one.predicted_exponent == pytest.approx(2)
+    assert one.deviation == pytest.approx(np.exp(abs(np.log(48 / 64 / (1.125)))), rel=1e-6)
+    assert found(384.0, fitted=False).constant == 1
 
 
 @pytest.mark.parametrize("name", MODELS)
