@@ -44,21 +44,15 @@ class Config(Options):
 
 
 class Gradient(NamedTuple):
-    """One gradient.
-
-    Attributes:
-        temporary_mib: Temporary memory, as XLA plans it.
-        seconds: Of one run; None: compiled only.
-        peak_mib: The largest resident memory of the process until then.
-        difference: In float64 from the other evaluator's gradient, relative to the largest entry
-            of each parameter; None: not compared.
-    """
+    """One gradient."""
 
     num_steps: int
     evaluator: str
-    temporary_mib: float
-    seconds: float | None
-    peak_mib: float
+    temporary_mib: float  # temporary memory, as XLA plans it
+    seconds: float | None  # of one run; None: compiled only
+    peak_mib: float  # the largest resident memory of the process until then
+    # in float64 from the other evaluator's gradient, relative to the largest entry of each
+    # parameter; None: not compared
     difference: float | None
 
 

@@ -57,25 +57,17 @@ class Config(Options):
 
 
 class Solved(NamedTuple):
-    """One sequence solved by Newton's method.
-
-    Attributes:
-        exponent: The largest Lyapunov exponent, nats per step.
-        jacobian: One of `JACOBIANS`.
-        iterations: How many linear scans were made; enough if it `converged`.
-        difference: Largest difference of an output from the sequential one.
-        seconds: Median wall time over rounds, beside that of the sequential evaluation.
-    """
+    """One sequence solved by Newton's method."""
 
     scale: float
     seed: int
-    exponent: float
+    exponent: float  # the largest Lyapunov exponent, nats per step
     num_steps: int
-    jacobian: str
-    iterations: int
+    jacobian: str  # one of `JACOBIANS`
+    iterations: int  # how many linear scans were made; enough if it `converged`
     converged: bool
-    difference: float
-    seconds: float
+    difference: float  # largest difference of an output from the sequential one
+    seconds: float  # median wall time over rounds, beside that of the sequential evaluation
     sequential_seconds: float
 
     @property
