@@ -88,7 +88,7 @@ def score(
     model: Sized, params: Any, texts: Sequence[str], num_steps: int, cold: bool = False
 ) -> list[Scores]:
     """-log₂ p of every character of each text, from all before it, or with `cold` in its chunk."""
-    order = np.argsort([-len(text) for text in texts], kind="stable")
+    order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
     streams = [stream_of([texts[index]]) for index in order]
     params = jax.device_put(params)
     carry = model.layer().initial_carry(params, (ROWS,))

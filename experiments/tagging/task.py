@@ -130,7 +130,8 @@ def padded_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> 
     """A paragraph a row, in order, padded to the length of a row; empty rows fill up."""
     pairs = [(one.characters, one.labels) for one in paragraphs]
     for batch in jr.bucket_batches(pairs, rows, boundaries=(row_length,)):
-        yield Rows(*batch.xs, batch.mask, np.zeros_like(batch.mask))
+        characters, labels = batch.xs
+        yield Rows(characters, labels, batch.mask, np.zeros_like(batch.mask))
 
 
 def bucketed_rows(
