@@ -308,7 +308,7 @@ def _figure(config: Config, results: Sequence[Described]) -> Figure:
     canvas = new_figure(6.5, 1.2 + 0.2 * len(results))
     axes = canvas.subplots(1, 2, sharey=True)
     places = np.arange(len(results))
-    colors = dict(zip(KINDS, PALETTE, strict=False))
+    colors: dict[str, str] = dict(zip(KINDS, PALETTE, strict=False))
     for axis, quantity in zip(axes, ("carry_numbers", "training_mib"), strict=True):
         numbers = [getattr(one, quantity) for one in results]
         axis.barh(places, numbers, color=[colors[MODELS[one.model].kind] for one in results])

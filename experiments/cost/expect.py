@@ -160,26 +160,22 @@ def _formulas(one: Simple) -> tuple[str, bool]:
 def _streaming_memory(found: Curves) -> tuple[str, bool]:
     of_models = found["streaming_memory"].items()
     wrong = [name for name, one in of_models if list(one.measured) != list(one.predicted)]
-    moving = [
-        name for name, one in of_models if (len(set(one.measured)) > 1) != (name == ATTENTION)
-    ]
+    moving = [n for n, one in of_models if (len(set(one.measured)) > 1) != (n == ATTENTION)]
     measured = f"formula wrong for {_names(wrong)}; growth wrong for {_names(moving)}"
     return measured, not wrong and not moving
 
 
 def _training_memory(found: Curves) -> tuple[str, bool]:
-    chosen = {name: one for name, one in found["training_memory"].items() if name != SQRT}
-    return _exponents(chosen, 0.15)
+    return _exponents({n: one for n, one in found["training_memory"].items() if n != SQRT}, 0.15)
 
 
 def _training_time(found: Curves) -> tuple[str, bool]:
     return _exponents(found["training_time"], 0.25)
 
 
-def _exponents(chosen: Mapping[str, Curve], tolerance: float) -> tuple[str, bool]:
-    off = [abs(one.exponent - one.predicted_exponent) for one in chosen.values()]
-    measured = _each({name: one.exponent for name, one in chosen.items()})
-    return measured, all(value <= tolerance for value in off)
+def _exponents(chosen, tolerance):
+    good = [abs(one.exponent - one.predicted_exponent) <= tolerance for one in chosen.values()]
+    return _each({name: one.exponent for name, one in chosen.items()}), all(good)
 
 
 def _counted(found: Curves) -> tuple[str, bool]:
