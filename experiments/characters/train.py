@@ -32,8 +32,7 @@ def train(
     texts = [text[: max(2, int(config.training_share * len(text)))] for text in texts]
 
     def batches(epoch):
-        seed, reset_each = (config.seed, epoch), mode == "reset"
-        return training_chunks(texts, config.batch_size, config.chunk, seed, reset_each)
+        return training_chunks(config, mode, texts, epoch)
 
     fitter = make_fitter(config, model, config.epochs * len(batches(0).xs))
     params, name = model.init(config.seed), f"{model.mixer} {mode}"
@@ -42,20 +41,17 @@ def train(
     )
 
 
-def training_chunks(
-    texts: Sequence[str], batch_size: int, num_steps: int, seed, reset_each: bool
-) -> Stream:
+def training_chunks(config: Config, mode: str, texts: Sequence[str], epoch: int) -> Stream:
     """One pass over all texts in an order of its own: streams of one length, so one shape.
 
-    What is left after the last whole chunk of the streams is not read in this pass. With
-    `reset_each` every chunk is read as if nothing had come before.
+    What is left after the last whole chunk of the streams is not read in this pass.
     """
-    order = np.random.default_rng(seed).permutation(len(texts))
+    order = np.random.default_rng((config.seed, epoch)).permutation(len(texts))
     whole = stream_of([texts[int(index)] for index in order])
-    num_chunks = len(whole.xs) // (batch_size * num_steps)
-    shape = batch_size, num_chunks, num_steps
+    num_chunks = len(whole.xs) // (config.batch_size * config.chunk)
+    shape = config.batch_size, num_chunks, config.chunk
     chunks = Stream(*(leaf[: np.prod(shape)].reshape(shape).swapaxes(0, 1) for leaf in whole))
-    chunks.reset[..., 0] |= reset_each
+    chunks.reset[..., 0] |= mode == "reset"
     return chunks
 
 

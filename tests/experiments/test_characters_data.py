@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.characters.baselines import NGram, compressed_bits
+from experiments.characters.config import Config
 from experiments.characters.train import training_chunks
 from experiments.data.topics import (
     ALPHABET,
@@ -82,7 +83,8 @@ def test_a_split_by_topic_without_families_would_leak():
 
 def test_training_chunks_are_all_texts_in_some_order():
     texts = ["abcdefg\n", "0123456789", "xyz"]
-    chunks = training_chunks(texts, 2, 4, 3, reset_each=False)
+    config = Config(batch_size=2, chunk=4)
+    chunks = training_chunks(config, "carried", texts, epoch=3)
     assert chunks.xs.shape == (2, 2, 4)
     before, after, reset = (leaf.swapaxes(0, 1).reshape(2, -1) for leaf in chunks)
     orders = ["".join(order)[:16] for order in itertools.permutations(texts)]
@@ -92,7 +94,7 @@ def test_training_chunks_are_all_texts_in_some_order():
         assert (before[row][1:][continued] == after[row][:-1][continued]).all()
         assert (before[row][1:][~continued] == 0).all()
     assert reset[0, 0] and reset.sum() >= 2
-    others = [training_chunks(texts, 2, 4, seed, reset_each=True) for seed in range(8)]
+    others = [training_chunks(config, "reset", texts, epoch) for epoch in range(8)]
     assert len({one.ys.tobytes() for one in others}) > 1
     assert all(one.reset[..., 0].all() for one in others) and not others[0].reset.all()
 
