@@ -83,6 +83,7 @@ def reach(results: Results) -> Figure:
 def cost(results: Results) -> Figure:
     """Time of an update, time of a token and bytes of the carry."""
     times, names = results.times, [one.name for one in results.counted]
+    assert times is not None
     streaming = [min(one.carry_bytes.items())[1] / 1024 for one in results.counted]
     bars = {
         "update of all trainings\n(processor ms)": [
@@ -110,6 +111,7 @@ def cost(results: Results) -> Figure:
 def growth(results: Results) -> Figure:
     """Time and memory against the number of steps, both axes logarithmic."""
     measured = results.growth
+    assert measured is not None
     styles = line_styles(measured.seconds)
     canvas = new_figure(8, 3.6)
     left, right = canvas.subplots(1, 2)

@@ -211,7 +211,7 @@ class Entry(NamedTuple):
     one_step: np.ndarray
     # [S, E, O, H], errors of the level so many months after the origin; None for a model that was
     # not run freely
-    levels: np.ndarray | None
+    levels: Any
 
 
 def model_entry(

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.frame.stats import LEVEL, Interval, bootstrap
 from experiments.frame.verdicts import Expectation, Verdict
-from experiments.translate.config import FIXED, REVERSED, Config
+from experiments.translate.config import Config
 from experiments.translate.measure import FIXEDS, WITH_ATTENTION, Measured, Results
 
 ONES_FIRST = ("de",)
@@ -63,13 +63,13 @@ def judged(config: Config, results: Results) -> list[Verdict]:
         return [whole[kind] for kind in asked] if set(asked) <= set(whole) else []
 
     looking, fixed = asked_for(WITH_ATTENTION), asked_for(FIXEDS)
-    both = [whole[kind] for kind in (REVERSED, FIXED)] if len(fixed) == 2 else None
+    reverse, forward = (whole.get(kind) if len(fixed) == 2 else None for kind in FIXEDS[::-1])
     return [
         LEARNED.judge(learned, looking, short),
         ATTENTION.judge(all_above, looking, fixed, long),
         GAP.judge(gap, looking, fixed, short, long),
         LONGER.judge(all_above, looking, fixed, beyond),
-        REVERSING.judge(reversing, both, within),
+        REVERSING.judge(reversing, reverse, forward, within),
         WIDTH.judge(width, by_units if every_width else None, within),
         ORDER.judge(order, looking, config.languages, task.within),
         SAME.judge(same, results.measured),
@@ -98,8 +98,8 @@ def gap(
     return measured, min(at_long, at_long - at_short) >= GAP_GROWS
 
 
-def reversing(both: Sequence[Measured], within: np.ndarray) -> tuple[str, Any]:
-    gained = difference(*both, within)
+def reversing(reverse: Measured, forward: Measured, within: np.ndarray) -> tuple[str, Any]:
+    gained = difference(reverse, forward, within)
     return f"{gained.shown(1)} points", gained.low > 0
 
 
@@ -150,7 +150,6 @@ def order_of_last_digits(
     Of the `chosen` pairs that a seed wrote right and whose last two digits are two words in every
     language: 21 to 99 without tens.
     """
-    assert one.answers.weights is not None
     numbers = one.pairs.numbers
     chosen = chosen & one.exact & (numbers % 100 > 20) & (numbers % 10 != 0)
     chosen &= ~one.fitted.failed[:, None]

@@ -96,7 +96,6 @@ def draw_map(axes: Axes, measured: Measured, row: int) -> None:
     target = pairs.targets[row, 1:]
     target = target[target != PAD]
     length = pairs.lengths[row]
-    assert answers.weights is not None
     weights = answers.weights[seed, row, : len(target), :length]
     axes.imshow(weights, "cividis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     text = source_text(pairs.sources[row]).replace(" ", "␣")

@@ -66,7 +66,7 @@ class Answers(NamedTuple):
     # tokens [S, N, T], each the likeliest after those before it; `PAD` after the end
     written: np.ndarray
     # [S, N, T, L] where the model looked after the true prefix; None without attention
-    weights: np.ndarray | None
+    weights: Any
 
 
 class Measured(NamedTuple):
