@@ -32,10 +32,11 @@ def report(config: Config, results: Sequence[Measured]) -> Report:
     goals = targets(results)
     pictures = []
     for part in dict.fromkeys(row.part for row in results):
-        draw = draw_memory_and_time if part == "checkpoints" else draw_ratios
-        caption = f"{part}: time of each other subject in units of the first, by case."
+        draw, what = (draw_ratios, "time of each other subject in units of the first, by case")
+        if part == "checkpoints":
+            draw, what = (draw_memory_and_time, "temporary memory and time, by what is stored")
         figure = draw([row for row in results if row.part == part])
-        pictures.append(Picture(f"benchmark_{part}", figure, caption))
+        pictures.append(Picture(f"benchmark_{part}", figure, f"{part}: {what}."))
     return Report(
         CLAIM,
         pictures=pictures,
@@ -87,20 +88,17 @@ def _tables(rows: Rows) -> Iterator[Table]:
     means = {name: f"{geometric_mean(of.values()):.2f}" for name, of in _ratios(rows).items()}
     cells.append({**dict.fromkeys(cells[0], ""), corner: "geometric mean", **means})
     yield Table.of(f"{title}: time of {first} divided by that of each other", cells)
-    for what, costs in (
-        ("temporary MiB", [{n: f"{v:.1f}" for n, v in row.temporary_mib.items()} for row in rows]),
-        (
-            "compilation, ms",
-            [{n: f"{1e3 * v:.0f}" for n, v in row.compilation.items()} for row in rows],
-        ),
+    for what, costs, scale, digits in (
+        ("temporary MiB", [row.temporary_mib for row in rows], 1, 1),
+        ("compilation, ms", [row.compilation for row in rows], 1e3, 0),
     ):
-        known = [name for name in _subjects(rows) if not any(of.get(name) == "nan" for of in costs)]
+        known = [n for n in _subjects(rows) if all(np.isfinite(of.get(n, 0)) for of in costs)]
+        cells = [
+            (row.case, *(f"{scale * of[n]:.{digits}f}" if n in of else "-" for n in known))
+            for row, of in zip(rows, costs, strict=True)
+        ]
         if known:
-            cells = [
-                {corner: row.case} | {name: of.get(name, "-") for name in known}
-                for row, of in zip(rows, costs, strict=True)
-            ]
-            yield Table.of(f"{title}: {what}", cells)
+            yield Table(f"{title}: {what}", (corner, *known), cells)
 
 
 def targets(results: Sequence[Measured]) -> Table:
