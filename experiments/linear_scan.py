@@ -149,7 +149,8 @@ def _measure(config, quantity, args, advance):
     calls = {name: functools.partial(function, *args) for name, function in compiled.items()}
     run = interleaved_seconds(calls, config.rounds, advance)
     memory = {name: temporary_mib(function) for name, function in compiled.items()}
-    return Measured(*args[0].shape, quantity, run, seconds, memory)
+    num_steps, width = args[0].shape
+    return Measured(num_steps, width, quantity, run, seconds, memory)
 
 
 def report(config: Config, results: Sequence[Measured]) -> Report:

@@ -141,18 +141,6 @@ def _chosen(results: Sequence[Solved], **names: Any) -> list[Solved]:
 def report(config: Config, results: Sequence[Solved]) -> Report:
     """A table for each Jacobian, and what converged and what did not."""
     caption = "Iterations against the length, and the Lyapunov exponent."
-    found, failed = _sentences(results)
-    return Report(
-        CLAIM,
-        pictures=[Picture("newton", _figure(config, results), caption)],
-        tables=[_table(config, results, jacobian) for jacobian in JACOBIANS],
-        found=found,
-        failed=failed,
-        files={"metrics.csv": [one._asdict() | {"depth": one.depth} for one in results]},
-    )
-
-
-def _sentences(results):
     found, failed = [], []
     for jacobian, (name, side) in itertools.product(JACOBIANS, (("negative", -1), ("positive", 1))):
         runs = [one for one in _chosen(results, jacobian=jacobian) if one.exponent * side > 0]
@@ -165,7 +153,14 @@ def _sentences(results):
             f"On this machine a run that converged took {np.median(slower):.0f} times as "
             "long as a loop over the steps (median)."
         )
-    return found, failed
+    return Report(
+        CLAIM,
+        pictures=[Picture("newton", _figure(config, results), caption)],
+        tables=[_table(config, results, jacobian) for jacobian in JACOBIANS],
+        found=found,
+        failed=failed,
+        files={"metrics.csv": [one._asdict() | {"depth": one.depth} for one in results]},
+    )
 
 
 def _counts(runs):
@@ -237,5 +232,5 @@ def _mark(axis, runs, place, marker, size, color, label):
     for one in runs:
         face = color if one.converged else "white"
         style = {"color": color, "markerfacecolor": face, "markersize": size}
-        axis.plot(getattr(one, place), one.iterations, marker, zorder=3, **style)
+        axis.plot(getattr(one, place), one.iterations, marker, zorder=9 - size, **style)
     axis.plot([], [], marker, color=color, markersize=size, label=label)

@@ -34,12 +34,8 @@ CUT = (
 
 def judged(config: Config, results: Results) -> list[Verdict]:
     """All of them, as far as the results go; trainings are judged when all of a part are there."""
-    worked, radius, warnings, gains = (
-        results.worked,
-        results.radius,
-        results.warnings,
-        config.gains,
-    )
+    worked, radius, gated, _, formats, growth, warnings, *_ = results
+    gains = config.gains
     truncation, clipping = (_all_of(config, results, part) for part in (TRUNCATION, CLIPPING))
     return [
         Expectation(
@@ -75,15 +71,15 @@ def judged(config: Config, results: Results) -> list[Verdict]:
             "gates remember",
             "steps until a thousandth of the sensitivity is left: LSTM with forget bias 1 beyond "
             "bias 0, chrono beyond both and five times those of Elman",
-        ).judge(gates, results.gates),
+        ).judge(gates, gated),
         Expectation(
             "float32 tanh is 1 beyond 9", "slope above 0 at 7; at 9 exactly 0, and tanh exactly 1"
-        ).judge(flat, results.formats),
+        ).judge(flat, formats),
         Expectation(
             "float16 overflows, float32 carries",
             "1 to 5 % a step pass 65504 within 3000 steps, where predicted to 5 %; the library's "
             "carry is finite there",
-        ).judge(overflow, results.growth),
+        ).judge(overflow, growth),
         Expectation(
             "warning 1: norm of the carry",
             "after one input: exploding grows a thousandfold, vanishing falls below a thousandth, "
@@ -174,10 +170,10 @@ def gates(gated: Mapping[str, Gated]) -> tuple[str, Any]:
     return _shown(median, "g", "; "), chrono > one > none and chrono >= 5 * median["Elman"]
 
 
-def flat(saturated: Saturated) -> tuple[str, Any]:
-    end, first = saturated.ends["float32"], saturated.ones["float32"]
-    measured = f"slope exactly 0 from {end:.2f} on, tanh exactly 1 from {first:.2f} on"
-    return measured, 7 < end <= 9 and first <= 9
+def flat(formats: Mapping[str, Saturated]) -> tuple[str, Any]:
+    one = formats["float32"]
+    measured = f"slope exactly 0 from {one.end:.2f} on, tanh exactly 1 from {one.one:.2f} on"
+    return measured, 7 < one.end <= 9 and one.one <= 9
 
 
 def overflow(grown: Mapping[float, Grown]) -> tuple[str, Any]:

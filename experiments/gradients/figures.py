@@ -60,13 +60,13 @@ def gates(config: Config, results: Results) -> Figure:
 
 def formats(config: Config, results: Results) -> Figure:
     """The slope of tanh, saturated units, and growth."""
-    canvas, saturated = new_figure(10, 3.4), results.formats
+    canvas = new_figure(10, 3.4)
     left, middle, right = canvas.subplots(1, 3)
     for name, style in line_styles(FORMATS).items():
-        color, slopes = style["color"], saturated.slopes[name]
-        left.plot(ARGUMENTS, np.where(slopes > 0, slopes, np.nan), color=color, label=name)
-        left.axvline(saturated.ends[name], color=color, linestyle=":", linewidth=1)
-        middle.plot(INPUT_SCALES, 100 * saturated.shares[name], label=name, **style)
+        color, one = style["color"], results.formats[name]
+        left.plot(ARGUMENTS, np.where(one.slopes > 0, one.slopes, np.nan), color=color, label=name)
+        left.axvline(one.end, color=color, linestyle=":", linewidth=1)
+        middle.plot(INPUT_SCALES, 100 * one.shares, label=name, **style)
     left.set(yscale="log", xlabel="argument", ylabel="slope of tanh")
     middle.set(xscale="log", xlabel="size of the inputs", ylabel="saturated units (%)")
     if results.growth:

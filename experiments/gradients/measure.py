@@ -10,7 +10,7 @@ from experiments.frame.progress import progress_bar
 from experiments.gradients import jacobians
 from experiments.gradients.config import UPDATES_PER_EPOCH, Config
 from experiments.gradients.jacobians import Gated, Swept, Worked
-from experiments.gradients.precision import RATES, Grown, Saturated, grow, saturate
+from experiments.gradients.precision import FORMATS, RATES, Grown, Saturated, grow, saturate
 from experiments.gradients.train import Trained, settings_of, train
 from experiments.gradients.warning import NETS, Warned, warn
 
@@ -25,7 +25,7 @@ class Results(NamedTuple):
         radius: Activation to what it does at every spectral radius.
         gates: Cell to how far it looks back.
         spectra: Cell to the singular values of its products of Jacobians.
-        formats: Where tanh is flat.
+        formats: Number format to where tanh is flat in it.
         growth: Rate to a state that grows by it.
         warnings: Network to what warns of it.
         truncation: Trainings with gradients that are cut off.
@@ -36,7 +36,7 @@ class Results(NamedTuple):
     radius: Mapping[str, Swept] = {}
     gates: Mapping[str, Gated] = {}
     spectra: Mapping[str, np.ndarray] = {}
-    formats: Saturated | None = None
+    formats: Mapping[str, Saturated] = {}
     growth: Mapping[float, Grown] = {}
     warnings: Mapping[str, Warned] = {}
     truncation: Sequence[Trained] = ()
@@ -51,7 +51,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         "radius": lambda: {name: jacobians.sweep(config, name) for name in jacobians.ACTIVATIONS},
         "gates": lambda: {name: jacobians.look_at(config, name) for name in jacobians.CELLS},
         "spectra": lambda: {name: jacobians.spectrum(config, name) for name in extremes},
-        "formats": lambda: saturate(config),
+        "formats": lambda: {name: saturate(config, name) for name in FORMATS},
         "growth": lambda: {rate: grow(rate) for rate in RATES},
         "warnings": lambda: {name: warn(config, name) for name in NETS},
     }

@@ -26,19 +26,19 @@ IN_LIBRARY = "float16, float32 carry"
 
 
 class Saturated(NamedTuple):
-    """Flat places of tanh.
+    """Flat places of tanh in one format.
 
     Attributes:
-        slopes: Format to the derivative at `ARGUMENTS`.
-        ends: Format to the smallest argument from which on it is exactly 0.
-        ones: Format to the smallest argument from which on tanh is exactly 1.
-        shares: Format to the mean share of saturated units of a tanh cell, by `INPUT_SCALES`.
+        slopes: The derivative at `ARGUMENTS`.
+        end: The smallest argument from which on it is exactly 0.
+        one: The smallest argument from which on tanh is exactly 1.
+        shares: The share of saturated units of a tanh cell, by `INPUT_SCALES`.
     """
 
-    slopes: dict[str, np.ndarray]
-    ends: dict[str, float]
-    ones: dict[str, float]
-    shares: dict[str, np.ndarray]
+    slopes: np.ndarray
+    end: float
+    one: float
+    shares: np.ndarray
 
 
 class Grown(NamedTuple):
@@ -62,25 +62,17 @@ class Grown(NamedTuple):
         return math.floor(math.log(largest) / math.log(self.factor)) + 1
 
 
-def saturate(config: Config) -> Saturated:
+def saturate(config: Config, name: str) -> Saturated:
     """tanh and its derivative by argument, and a cell whose inputs grow."""
-    slopes, ends, ones = {}, {}, {}
-    tanh_and_slope = jax.jit(jax.vmap(jax.value_and_grad(jnp.tanh)))
-    for name, dtype in FORMATS.items():
-        arguments = jnp.asarray(ARGUMENTS, dtype)
-        places, value, slopes[name] = (
-            np.asarray(numbers, np.float64) for numbers in (arguments, *tanh_and_slope(arguments))
-        )
-        ones[name], ends[name] = from_on(places, value == 1), from_on(places, slopes[name] == 0)
+    arguments = jnp.asarray(ARGUMENTS, FORMATS[name])
+    computed = jax.jit(jax.vmap(jax.value_and_grad(jnp.tanh)))(arguments)
+    places, values, slopes = (np.asarray(one, np.float64) for one in (arguments, *computed))
     cell = jr.elman(config.num_units)
     params = cell.init(jax.random.key(config.first_seed), NUM_INPUTS)
     noise = jax.random.normal(jax.random.key(config.first_seed), (config.num_steps, NUM_INPUTS))
     xs = jnp.stack([scale * noise for scale in INPUT_SCALES])
-    shares = {
-        name: np.asarray(saturation(cell, params, xs, dtype=dtype).mean(-1))
-        for name, dtype in FORMATS.items()
-    }
-    return Saturated(slopes, ends, ones, shares)
+    shares = np.asarray(saturation(cell, params, xs, dtype=FORMATS[name]).mean(-1))
+    return Saturated(slopes, from_on(places, slopes == 0), from_on(places, values == 1), shares)
 
 
 def from_on(places: np.ndarray, holds: np.ndarray) -> float:
@@ -93,7 +85,11 @@ def from_on(places: np.ndarray, holds: np.ndarray) -> float:
 def grow(rate: float) -> Grown:
     """The state in float16, in bfloat16, and in the library with parameters in float16."""
     factor = np.float16(1 + rate)
-    by_hand = {name: _multiplied(factor, FORMATS[name]) for name in ("float16", "bfloat16")}
+    with np.errstate(over="ignore"):
+        by_hand = {
+            name: np.multiply.accumulate(np.full(GROWTH_STEPS, factor, FORMATS[name]))
+            for name in ("float16", "bfloat16")
+        }
     cell = jr.elman(1, ACTIVATIONS["linear"], param_dtype=jnp.float16)
     params = cell.init(jax.random.key(0), 1)._replace(recurrent_kernel=jnp.array([[factor]]))
     xs = jnp.zeros((GROWTH_STEPS, 1), jnp.float16)
@@ -101,11 +97,3 @@ def grow(rate: float) -> Grown:
     in_library = carry_norms(cell, params, xs, carry=start).h
     states = {**by_hand, IN_LIBRARY: in_library}
     return Grown(float(factor), {n: np.asarray(h, np.float64) for n, h in states.items()})
-
-
-def _multiplied(factor, dtype):
-    def advance(h, _):
-        h = h * factor.astype(dtype)
-        return h, h
-
-    return jax.lax.scan(advance, jnp.ones((), dtype), length=GROWTH_STEPS)[1]

@@ -14,7 +14,7 @@ from experiments.gradients.config import Config
 from experiments.gradients.expect import CURVED, LEARNED, judged
 from experiments.gradients.jacobians import KERNELS, Gated, Swept
 from experiments.gradients.measure import Results
-from experiments.gradients.precision import FORMATS, INPUT_SCALES, Grown, Saturated
+from experiments.gradients.precision import INPUT_SCALES, Grown, Saturated
 from experiments.gradients.train import Trained
 from experiments.gradients.warning import RECENT, VANISHING, Warned
 
@@ -109,14 +109,14 @@ def _gates_table(config: Config, gated: Mapping[str, Gated]) -> Table:
     return Table.of(title, rows)
 
 
-def _formats_table(config: Config, saturated: Saturated) -> Table:
+def _formats_table(config: Config, formats: Mapping[str, Saturated]) -> Table:
     rows = []
-    for name in FORMATS:
-        shares = dict(zip(INPUT_SCALES, saturated.shares[name], strict=True))
-        row = {"format": name, "tanh is 1 from": f"{saturated.ones[name]:.2f}"}
-        row["slope is 0 from"] = f"{saturated.ends[name]:.2f}"
+    for name, one in formats.items():
+        row = {"format": name, "tanh is 1 from": f"{one.one:.2f}"}
+        row["slope is 0 from"] = f"{one.end:.2f}"
         for scale in (1, 8, 64):
-            row[f"saturated at inputs x {scale} (%)"] = f"{100 * shares[scale]:.1f}"
+            share = one.shares[INPUT_SCALES.index(scale)]
+            row[f"saturated at inputs x {scale} (%)"] = f"{100 * share:.1f}"
         rows.append(row)
     return Table.of("Where tanh is flat, and the share of units of a tanh cell that are", rows)
 

@@ -49,9 +49,10 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """All of it in words."""
-        steps = f"delay {self.delay}, truncation {self.truncation}"
-        return f"{self.part}, {self.cell}, {steps}, gain {self.gain:g}, clip {self.clip:g}"
+        """What tells it from the others."""
+        if self.part == CLIPPING:
+            return f"clipping {self.clip:g}, gain {self.gain:g}"
+        return f"truncation {self.truncation}, {self.cell}, delay {self.delay}"
 
     @property
     def reaches(self) -> bool:

@@ -89,7 +89,7 @@ def warn(config: Config, name: str) -> Warned:
     by_part: Any = gradient_norms(slope)
     whole, short = flat(slope), flat(clipped)
     recent = flat(gradient(cell, params, xs, RECENT))
-    sizes = np.linalg.norm(whole), np.linalg.norm(short)
+    size, clipped_size = (float(np.linalg.norm(one)) for one in (whole, short))
     sensitivity = np.asarray(last_output_sensitivity(cell, params, xs), np.float64)
     return Warned(
         norms=np.asarray(carry_norms(cell, params, xs).h, np.float64),
@@ -97,10 +97,10 @@ def warn(config: Config, name: str) -> Warned:
         ratio=float(by_part.recurrent / by_part.input),
         sensitivity=sensitivity,
         long_share=share(whole, recent),
-        raw=sizes[0],
-        clipped=sizes[1],
-        cosine=whole @ short / np.prod(sizes),
-        long_share_clipped=share(short, recent * sizes[1] / sizes[0]),
+        raw=size,
+        clipped=clipped_size,
+        cosine=float(whole @ short) / (size * clipped_size),
+        long_share_clipped=share(short, recent * clipped_size / size),
         norm_updated=float(carry_norms(cell, updated, xs).h[-1]),
         nothing=int((sensitivity == 0).sum()),
     )
