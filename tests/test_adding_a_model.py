@@ -1,7 +1,4 @@
-"""A model is added in one file: everything else takes it as it is.
-
-The models experiment joins these tests when its catalogue takes a factory such as `toy`.
-"""
+"""A model is added in one file: everything else takes it as it is."""
 
 import jax
 import numpy as np
@@ -10,6 +7,8 @@ import pytest
 from support.toy_model import ToyParams, toy
 
 import jaxrnn as jr
+from experiments import models
+from experiments.frame.models import MODELS, NONLINEAR, Model
 from jaxrnn.testing import check_cell
 
 D, H, T = 3, 5, 12
@@ -88,3 +87,15 @@ def test_training_with_a_rule_for_each_role(params, xs):
     assert metrics["recurrent_gradient_norm"] > 0 and metrics["input_gradient_norm"] > 0
     assert (state.params.recurrent_kernel == params.recurrent_kernel).all()
     assert (state.params.rate_logit != params.rate_logit).all()
+
+
+def test_the_models_experiment(monkeypatch):
+    entry = Model("toy", NONLINEAR, lambda sizes, **o: toy(sizes.H, **o), "D*H + H**2 + 2*H")
+    monkeypatch.setitem(MODELS, "toy", entry)
+    config = models.Config(models=("toy",), width=8, num_steps=4)
+    config.check()
+    [[one]] = models.measure(config)
+    assert (one.num_params, one.carry_numbers, one.multiply_adds) == (8 * 17, 8, 8 * 18)
+    assert one.evaluators == ("sequential", "chunked", "newton") and all(one.support)
+    report = models.report(config, [one])
+    assert [table.rows[0][0] for table in report.tables[:3]] == ["toy"] * 3 and not report.failed

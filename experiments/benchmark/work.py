@@ -1,16 +1,19 @@
-"""One piece of work and how a model on JAX is made to do it."""
+"""What is run: cases, the subjects of a case, and how a model on JAX becomes a subject."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-MIB = 2**20
+from experiments.frame.timing import temporary_mib
+
 LEARNING_RATE = 1e-3
-QUANTITIES = ("forward", "training")
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+OURS = "jaxrnn"
 
 
 class Shape(NamedTuple):
@@ -21,11 +24,14 @@ class Shape(NamedTuple):
     features: int
     units: int
 
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
 
 class Work(NamedTuple):
     """A model of one layer, its size, and "forward" or "training".
 
-    A training step is the mean of all squared outputs, its gradient in the parameters, an update
+    A training step is the mean of all squared outputs, its gradient in the parameters and an update
     of Adam, all in one call that owns the state.
     """
 
@@ -35,31 +41,30 @@ class Work(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What runs in every round.
+    """What runs in every round."""
 
-    Attributes:
-        call: Does the work once and returns what must be ready.
-        compilation: Processor seconds of tracing and compiling; NaN where there is neither.
-        temporary_mib: Temporary memory as XLA plans it; NaN where XLA does not run.
-    """
+    call: Callable[[], Any]  # does the work once and returns what must be ready
+    compilation: float = math.nan  # processor seconds of tracing and compiling, where there is any
+    temporary_mib: float = math.nan  # as XLA plans it; NaN where XLA does not run
 
-    call: Callable[[], Any]
-    compilation: float = float("nan")
-    temporary_mib: float = float("nan")
+
+class Case(NamedTuple):
+    """A row of a table: all subjects do the same, and are compared with the first."""
+
+    group: str  # what is in one table, a model or a question
+    name: str
+    prepare: Callable[[], Mapping[str, Subject]]
+    amount: float = 1  # how much a call does, in the unit of the part: tokens, steps; else 1
+    rounds: int | None = None  # where the options do not say it
+    clock: Callable[[], float] | None = None  # where it is not the clock of the options
 
 
 class Model(NamedTuple):
-    """A model on JAX.
-
-    Attributes:
-        params: A tree of arrays.
-        forward: `(params, xs) -> outputs [T, B, H]`, or `[B, T, H]` where `time_major` is False.
-        time_major: Whether xs is `[T, B, D]`; every package gets the order it likes.
-    """
+    """A model on JAX; every package gets the order of axes that it likes."""
 
     params: Any
-    forward: Callable[[Any, Any], Any]
-    time_major: bool = True
+    forward: Callable[[Any, Any], Any]  # (params, xs) -> outputs [T, B, H], or [B, T, H]
+    time_major: bool = True  # whether xs is [T, B, D], and not [B, T, D]
 
 
 def inputs(shape: Shape, time_major: bool = True) -> jax.Array:
@@ -70,30 +75,32 @@ def inputs(shape: Shape, time_major: bool = True) -> jax.Array:
 
 def compiled(function: Callable[..., Any], *args: Any, donate: tuple[int, ...] = ()) -> Any:
     """`(compiled, seconds, temporary MiB)` of a function that was not traced before."""
-    jitted = jax.jit(function, donate_argnums=donate)
     start = time.process_time()
-    ready = jitted.lower(*args).compile()
-    seconds = time.process_time() - start
-    analysis = ready.memory_analysis()
-    return ready, seconds, float("nan") if analysis is None else analysis.temp_size_in_bytes / MIB
+    ready = jax.jit(function, donate_argnums=donate).lower(*args).compile()
+    return ready, time.process_time() - start, temporary_mib(ready)
 
 
 def prepared(function: Callable[..., Any], *args: Any) -> Subject:
     """A subject that calls a function on the same arguments every time."""
-    ready, seconds, temporary = compiled(function, *args)
-    return Subject(lambda: ready(*args), seconds, temporary)
+    ready, *costs = compiled(function, *args)
+    return Subject(lambda: ready(*args), *costs)
 
 
 def prepared_in_place(function: Callable[..., Any], state: Any, *args: Any) -> Subject:
     """A subject that hands its state on, `(state, ...) -> (state, more)`, and owns it."""
-    ready, seconds, temporary = compiled(function, state, *args, donate=(0,))
+    ready, *costs = compiled(function, state, *args, donate=(0,))
+    return handing_on(lambda state: ready(state, *args), state, *costs)
+
+
+def handing_on(step: Callable[[Any], Any], state: Any, *costs: float) -> Subject:
+    """A subject that begins, `state -> (state, more)`, where its last call ended."""
 
     def call():
         nonlocal state
-        state, more = ready(state, *args)
+        state, more = step(state)
         return state, more
 
-    return Subject(call, seconds, temporary)
+    return Subject(call, *costs)
 
 
 def prepare_model(model: Model, work: Work) -> Subject:
@@ -101,21 +108,10 @@ def prepare_model(model: Model, work: Work) -> Subject:
     xs = inputs(work.shape, model.time_major)
     if work.quantity == "forward":
         return prepared(model.forward, model.params, xs)
-    return prepared_in_place(train_step(model.forward), start_state(model.params), xs)
-
-
-def start_state(params: Any) -> Any:
-    """The state of a training step, in arrays of its own."""
-    params = jax.tree.map(jnp.array, params)
-    return params, optax.adam(LEARNING_RATE).init(params)
-
-
-def train_step(forward: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """A training step `(state, xs) -> (state, loss)`."""
     optimizer = optax.adam(LEARNING_RATE)
 
     def loss_fn(params, xs):
-        return (forward(params, xs) ** 2).mean()
+        return (model.forward(params, xs) ** 2).mean()
 
     def step(state, xs):
         params, opt_state = state
@@ -123,4 +119,5 @@ def train_step(forward: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         updates, opt_state = optimizer.update(gradients, opt_state, params)
         return (optax.apply_updates(params, updates), opt_state), loss
 
-    return step
+    params = jax.tree.map(jnp.array, model.params)  # a copy, because the step owns its state
+    return prepared_in_place(step, (params, optimizer.init(params)), xs)

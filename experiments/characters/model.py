@@ -1,38 +1,58 @@
-"""The model around each mixer, all of one size, and what it makes of chunks of streams."""
+"""Texts as streams, the model around each mixer, and what it makes of texts."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.characters.text import Chunks, pieces
-from experiments.data.topics import ALPHABET
-from experiments.frame.models import MIXERS, matched_width
+from experiments.data.topics import ALPHABET, encode
+from experiments.frame.models import LABELS, MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
 OWN_MIXERS: dict[str, Callable[[int], Any]] = {
     "mamba": lambda width: jr.mamba(16, evaluator=jr.sequential()),
 }
-CHUNKS_PER_CALL = 16
 BITS = 1 / np.log(2)
+ROWS = 8  # texts scored side by side
+FIRST = 0  # the line break before every topic
+
+
+class Stream(NamedTuple):
+    """Characters to read, int32, each next one to predict, and where a topic starts; all `[T]`.
+
+    Of chunks of several streams side by side they are `[N, B, K]`.
+    """
+
+    xs: np.ndarray
+    ys: np.ndarray
+    reset: np.ndarray
+
+
+def stream_of(texts: Sequence[str]) -> Stream:
+    """Texts one after another; every one starts anew, after a line break."""
+    ys = [encode(text) for text in texts]
+    xs = [np.concatenate([[FIRST], tokens[:-1]]).astype(np.int32) for tokens in ys]
+    starts = [np.arange(len(tokens)) == 0 for tokens in ys]
+    return Stream(*map(np.concatenate, (xs, ys, starts)))
 
 
 class Sized(NamedTuple):
-    """A language model of a name and a size; equal ones share what is compiled.
+    """A language model: a mixer of `MIXERS`, the width between its blocks, and their number.
 
-    Attributes:
-        mixer: Its name in `MIXERS`.
-        width: Features between the blocks.
-        blocks: How many.
+    Equal ones share what is compiled.
     """
 
     mixer: str
     width: int
     blocks: int
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and figures."""
+        return LABELS[self.mixer]
 
     def mixers(self) -> list[Any]:
         """One for each block."""
@@ -49,10 +69,10 @@ class Sized(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Of characters that a model predicts: `bits`, and whether the likeliest is `right`."""
+    """Of the characters of a text: their `bits`, and whether the likeliest is `right`, `[T]`."""
 
-    bits: np.ndarray
-    right: np.ndarray
+    bits: Any
+    right: Any
 
 
 def sized(mixer: str, num_params: int, blocks: int) -> Sized:
@@ -64,26 +84,31 @@ def sized(mixer: str, num_params: int, blocks: int) -> Sized:
     return Sized(mixer, matched_width(make, len(ALPHABET), num_params), blocks)
 
 
-def score(model: Sized, params: Any, chunks: Chunks) -> Scores:
-    """-log₂ p of every character, each from all before it in its text, `[N, B, K]`."""
-    carry = model.layer().initial_carry(params, chunks.xs.shape[1:2])
-    made = []
-    for piece in pieces(chunks, CHUNKS_PER_CALL):
-        carry, scores = _score_piece(model, params, carry, piece)
-        made.append(jax.device_get(scores))
-    return Scores(*(np.concatenate(leaves)[: len(chunks.xs)] for leaves in zip(*made, strict=True)))
+def score(
+    model: Sized, params: Any, texts: Sequence[str], num_steps: int, cold: bool = False
+) -> list[Scores]:
+    """-log₂ p of every character of each text, from all before it, or with `cold` in its chunk."""
+    order = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
+    streams = [stream_of([texts[index]]) for index in order]
+    params = jax.device_put(params)
+    carry = model.layer().initial_carry(params, (ROWS,))
+    scored = [[] for _ in texts]
+    for batch in jr.stream_batches(streams, ROWS, num_steps):
+        reset = batch.reset.copy()
+        reset[:, 0] |= cold
+        carry, scores = _score_chunk(model, params, carry, batch._replace(reset=reset))
+        scores = jax.device_get(scores)
+        for row, index in enumerate(batch.indices):
+            if index >= 0:
+                own = (leaf[row][batch.mask[row]] for leaf in scores)
+                scored[order[index]].append(Scores(*own))
+    return [Scores(*map(np.concatenate, zip(*parts, strict=True))) for parts in scored]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _score_piece(model, params, carry, chunks):
-    layer = model.layer()
-
-    def one(carry, chunk):
-        rollout = jr.unroll(
-            layer, params, chunk.xs, carry=carry, mask=chunk.mask, reset=chunk.reset
-        )
-        bits = BITS * jr.cross_entropy(rollout.outputs, chunk.ys, chunk.mask)
-        right = (rollout.outputs.argmax(-1) == chunk.ys) & chunk.mask
-        return rollout.carry, Scores(bits, right)
-
-    return jax.lax.scan(one, carry, jax.tree.map(jnp.asarray, chunks))
+def _score_chunk(model, params, carry, batch):
+    rollout = jr.unroll(
+        model.layer(), params, batch.xs.xs, carry=carry, mask=batch.mask, reset=batch.reset
+    )
+    bits = BITS * jr.cross_entropy(rollout.outputs, batch.xs.ys, batch.mask)
+    return rollout.carry, Scores(bits, rollout.outputs.argmax(-1) == batch.xs.ys)

@@ -1,16 +1,17 @@
 """What a model writes when it reads its own output, and what such a text is like."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 import jaxrnn as jr
-from experiments.characters.model import Sized
-from experiments.characters.text import stream_of
+from experiments.characters.baselines import NGram
+from experiments.characters.model import Sized, stream_of
 from experiments.data.topics import decode
+from experiments.frame.errors import ExperimentError
 
 TOP_K = 10
 NUCLEUS = 0.9
@@ -18,19 +19,20 @@ REPEATED = 12  # characters of a run that counts as said before
 COPIED = 40  # characters of a run that counts as copied from the training text
 LOOP, LONGEST_PERIOD = 96, 48
 WORD = re.compile(r"[A-Za-z]{2,}")
+GREEDY, SAMPLED = "greedy", f"nucleus {NUCLEUS:g}"
 
 # temperature, top-k and nucleus; the temperature 0 is greedy.
 DECODINGS: Mapping[str, tuple[float, int | None, float]] = {
-    "greedy": (0.0, None, 1.0),
+    GREEDY: (0.0, None, 1.0),
     "temperature 0.7": (0.7, None, 1.0),
     "temperature 1": (1.0, None, 1.0),
     f"top-{TOP_K}": (1.0, TOP_K, 1.0),
-    f"nucleus {NUCLEUS:g}": (1.0, None, NUCLEUS),
+    SAMPLED: (1.0, None, NUCLEUS),
 }
 
 
 class Passage(NamedTuple):
-    """A place in a held-out topic: what stands in front of it, and how it goes on."""
+    """A place in a held-out topic: what comes before it, and how it goes on."""
 
     topic: str
     prompt: str
@@ -38,34 +40,42 @@ class Passage(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What texts are like.
+    """What texts are like."""
 
-    Attributes:
-        known_words: The share of words that are in the training text.
-        distinct: The share of runs of `REPEATED` characters that are the first of their kind in
-            their text.
-        copied: The share of runs of `COPIED` characters that are in the training text.
-        loops: The share of texts whose last `LOOP` characters repeat themselves, with a period of
-            at most `LONGEST_PERIOD`.
-    """
-
-    known_words: float
-    distinct: float
-    copied: float
-    loops: float
+    known_words: float  # the share of words that are in the training text
+    distinct: float  # the share of runs of `REPEATED` characters that come first in their text
+    copied: float  # the share of runs of `COPIED` characters that are in the training text
+    loops: float  # the share of texts that end in a loop
 
 
-class Reference:
-    """What the training text holds, to compare others with."""
+class Judged(NamedTuple):
+    """Texts after prompts, their bits `[R, N]` for an n-gram model, and what they are like."""
 
-    def __init__(self, texts: Iterable[str]):
-        texts = list(texts)
+    texts: Sequence[str]
+    bits: np.ndarray
+    traits: Traits
+
+
+class Judge:
+    """What the training text holds, to compare others with; `ngram` counts it."""
+
+    def __init__(self, texts: Sequence[str], ngram: NGram):
         self.words = {word for text in texts for word in WORD.findall(text)}
         self.runs = {run for text in texts for run in _runs(text, COPIED)}
+        self.ngram = ngram
+
+    def judge(self, found: Sequence[Passage], texts: Sequence[str]) -> Judged:
+        """A text after each of the prompts."""
+        prompts = [passage.prompt for passage in found]
+        bits = [
+            self.ngram.bits(prompt + text)[len(prompt) :]
+            for prompt, text in zip(prompts, texts, strict=True)
+        ]
+        return Judged(texts, np.stack(bits), self.traits(texts))
 
     def traits(self, texts: Sequence[str]) -> Traits:
-        """Those of texts."""
-        words = [word in self.words for text in texts for word in _whole_words(text)]
+        """What texts are like; the first and the last word of one may be cut and do not count."""
+        words = [word in self.words for text in texts for word in WORD.findall(text)[1:-1]]
         runs = [_runs(text, REPEATED) for text in texts]
         copied = [run in self.runs for text in texts for run in _runs(text, COPIED)]
         return Traits(
@@ -76,33 +86,39 @@ class Reference:
         )
 
 
-def passages(texts: Mapping[str, str], number: int, before: int, behind: int, seed: int) -> list:
-    """Places drawn from all texts, a longer text having more of them; none overlaps another."""
-    length = before + behind
+def passages(
+    texts: Mapping[str, str], number: int, before: int, after: int, seed: int, option: str
+) -> list[Passage]:
+    """Places drawn from all texts, a longer text having more of them; none overlaps another.
+
+    Raises:
+        ExperimentError: There are fewer than `option` asks for.
+    """
+    length = before + after
     places = [
-        (name, start)
+        Passage(name, text[start : start + before], text[start + before : start + length])
         for name, text in texts.items()
         for start in range(0, len(text) - length + 1, length)
     ]
-    chosen = np.random.default_rng(seed).permutation(len(places))[:number]
-    return [
-        Passage(
-            name, texts[name][start : start + before], texts[name][start + before : start + length]
+    if len(places) < number:
+        raise ExperimentError(
+            f"{option} must be at most {len(places)}, the held-out passages of that length, "
+            f"got {number}"
         )
-        for name, start in (places[index] for index in sorted(chosen))
-    ]
+    chosen = np.random.default_rng(seed).permutation(len(places))[:number]
+    return [places[index] for index in sorted(chosen)]
 
 
 def write(
     model: Sized, params: Any, found: Sequence[Passage], num_steps: int, seed: int
 ) -> dict[str, list[str]]:
-    """What stands behind each prompt, for every one of `DECODINGS`."""
+    """What comes after each prompt, for every one of `DECODINGS`."""
     prompts = np.stack([stream_of([passage.prompt + passage.truth]).xs for passage in found])
     prompts = prompts[:, : len(found[0].prompt) + 1]
-    layer, written = model.layer(), {}
+    written = {}
     for number, (name, (temperature, top_k, nucleus)) in enumerate(DECODINGS.items()):
         made = jr.generate(
-            layer,
+            model.layer(),
             params,
             prompts,
             num_steps,
@@ -116,15 +132,10 @@ def write(
 
 
 def ends_in_a_loop(text: str) -> bool:
-    """Whether the end of the text says the same again and again."""
+    """Whether the last `LOOP` characters repeat with a period of at most `LONGEST_PERIOD`."""
     end = text[-LOOP:]
     longest = min(LONGEST_PERIOD, len(end) // 2)
     return any(end[period:] == end[:-period] for period in range(1, longest + 1))
-
-
-def _whole_words(text):
-    """The words but the first and the last, which may be cut."""
-    return WORD.findall(text)[1:-1]
 
 
 def _runs(text, length):

@@ -1,22 +1,19 @@
-"""Tables, files, the figure and the page."""
+"""The tables, the figure and the sentences of what was measured."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from experiments.cost.config import Config
-from experiments.cost.expectations import curves, verdicts
-from experiments.cost.formulas import Simple
-from experiments.cost.growth import QUANTITIES, Curve, Quantity
-from experiments.cost.measuring import GIB, Measured
-from experiments.cost.models import ATTENTION, SHOWN, judged_at_end
-from experiments.frame.figures import figure, line_styles
-from experiments.frame.legacy import Page, Picture
-from experiments.frame.run_folder import RunFolder
-from experiments.frame.tables import Table, markdown, show
-from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
+from experiments.cost.expect import QUANTITIES, Curves, curves, judged
+from experiments.cost.measure import GIB, Measured, Results
+from experiments.cost.model import ATTENTION, JUDGED_AT_END, SHOWN, Simple
+from experiments.frame.figures import labels_once, line_styles, new_figure
+from experiments.frame.report import Picture, Report
+from experiments.frame.tables import Table
 
 CLAIM = (
     "An RNN and a state space stream with a carry of fixed size and constant time a token, and "
@@ -31,32 +28,29 @@ CAPTION = (
 )
 
 
-def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
-    """Writes rows, the figure and the tables of what was measured, and prints the tables."""
-    lines = verdicts(config, results)
-    folder.write_json("verdicts.json", verdict_rows(lines))
-    rows = [one for one in results if isinstance(one, Measured)]
-    tables = [verdicts_table("What was expected, and what was measured", lines)]
-    tables += [_formula_table(one) for one in results if isinstance(one, Simple)]
-    pictures, found = [], []
-    if rows:
-        folder.write_csv("metrics.csv", [_row(one) for one in rows])
-        made = curves(results)
-        tables.append(_growth_table(rows, made))
-        tables += [_values_table(config, rows, key) for key in QUANTITIES]
-        draw(made, folder.path("cost.png"))
-        pictures.append(Picture("cost.png", CAPTION))
-        found += list(_sentences(config, rows))
-    folder.write_text("summary.md", "\n".join(["# cost\n", *map(markdown, tables)]))
-    for table in tables:
-        show(table)
-    done = [line for line in lines if line.passed is not None]
-    held = sum(bool(line.passed) for line in done)
-    found.insert(0, f"{held} of {len(done)} expectations held.")
-    return Page("cost", CLAIM, tables, pictures, found, [*what_failed(lines), *_not_run(rows)])
+def report(config: Config, results: Results) -> Report:
+    """What was expected, and every quantity against T."""
+    of_cell = Report(CLAIM, judged(config, results), tables=[_formulas(results.simple)])
+    if not results.models:
+        return of_cell
+    found = curves(results)
+    rows = list(itertools.chain(*results.models.values()))
+    values = [_values(config, results, key) for key in QUANTITIES]
+    return of_cell._replace(
+        pictures=[Picture("cost", draw(found), CAPTION)],
+        tables=[*of_cell.tables, _growth(results, found), *values],
+        found=[*_streaming(results), *_faster(results)],
+        failed=[
+            f"{SHOWN[one.model]} at T = {one.num_steps:,} was compiled and not run: XLA plans "
+            f"{_gib(one)} of temporary memory, above --memory-bound."
+            for one in rows
+            if not one.was_run
+        ],
+        files={"metrics.csv": map(_row, rows)},
+    )
 
 
-def _formula_table(one: Simple) -> Table:
+def _formulas(one: Simple) -> Table:
     rows = [
         ("parameters: HD + H² + H + CH + C", f"{one.params:,}", f"{one.counted_params:,}", "-"),
         (
@@ -66,27 +60,27 @@ def _formula_table(one: Simple) -> Table:
             f"{one.compiled_work:,.0f}",
         ),
     ]
-    letters = ", ".join(f"{k} = {v}" for k, v in zip("DHCT", one.sizes, strict=True))
+    letters = ", ".join(f"{letter} = {value}" for letter, value in one.sizes.items())
     columns = ("of a simple cell with a readout", "formula", "counted", "half of XLA's operations")
     return Table(f"Formulas and counts at {letters}", columns, rows)
 
 
-def _growth_table(rows: Sequence[Measured], made: Mapping[str, Mapping[str, Curve]]) -> Table:
-    cells = []
-    for name in dict.fromkeys(one.model for one in rows):
-        counted = next(one.counted for one in rows if one.model == name)
-        exponents = [made[key][name] for key in QUANTITIES]
-        cells.append(
-            (
-                SHOWN[name],
-                f"{counted.width:.0f}",
-                f"{counted.num_params:,.0f}",
-                *(f"{_slope(e.exponent)} ({_slope(e.predicted_exponent)})" for e in exponents),
-            )
-        )
-    columns = ("model", "width", "parameters", *(one.name for one in QUANTITIES.values()))
+def _growth(results: Results, found: Curves) -> Table:
+    def exponents(key):
+        def cell(one):
+            curve = found[key][one.model]
+            return f"{_slope(curve.exponent)} ({_slope(curve.predicted_exponent)})"
+
+        return cell
+
+    columns = {
+        "model": lambda one: SHOWN[one.model],
+        "width": lambda one: f"{one.counted.width:.0f}",
+        "parameters": lambda one: f"{one.counted.num_params:,.0f}",
+        **{quantity.name: exponents(key) for key, quantity in QUANTITIES.items()},
+    }
     title = "Exponents of T on the upper half of the lengths: measured (predicted)"
-    return Table(title, columns, cells)
+    return Table.by_columns(title, [rows[0] for rows in results.models.values()], columns)
 
 
 def _slope(exponent: float) -> str:
@@ -94,106 +88,72 @@ def _slope(exponent: float) -> str:
     return f"{round(exponent, 2) + 0.0:.2f}"
 
 
-def _values_table(config: Config, rows: Sequence[Measured], key: str) -> Table:
+def _values(config: Config, results: Results, key: str) -> Table:
     quantity = QUANTITIES[key]
-    models = list(dict.fromkeys(one.model for one in rows))
-    at = {(one.model, one.num_steps): one for one in rows}
-    lengths = sorted({one.num_steps for one in rows})
-    cells = [
-        (f"{length:,}", *(_cell(at.get((name, length)), key, quantity) for name in models))
-        for length in lengths
-    ]
-    title = f"{quantity.name.capitalize()} ({quantity.unit})"
-    title += (
-        ""
-        if key.endswith("memory")
-        else f", {config.clock} clock, median of {config.rounds} interleaved rounds"
-    )
-    return Table(title, ("T", *(SHOWN[name] for name in models)), cells)
+
+    def value(one):
+        if key == "training_time" and not one.was_run:
+            return f"not run: would need {_gib(one)}"
+        return f"{one.numbers()[quantity.measured] / quantity.per_unit:.3g}"
+
+    how = f", {config.clock} clock, median of {config.rounds} interleaved rounds"
+    title = f"{quantity.name.capitalize()} ({quantity.unit}){how if 'time' in key else ''}"
+    of_lengths = zip(*results.models.values(), strict=True)
+    cells = [(f"{rows[0].num_steps:,}", *map(value, rows)) for rows in of_lengths]
+    return Table(title, ("T", *(SHOWN[name] for name in results.models)), cells)
 
 
-def _cell(one: Measured | None, key: str, quantity: Quantity) -> str:
-    if one is None:
-        return "-"
-    if key == "training_time" and not one.was_run:
-        return f"not run: would need {one.counted.training_bytes / GIB:.1f} GiB"
-    return f"{quantity.measured(one):.3g}"
+def _gib(one: Measured) -> str:
+    return f"{one.counted.training_bytes / GIB:.1f} GiB"
 
 
 def _row(one: Measured) -> dict[str, Any]:
-    middle = {
-        name: float(np.median(values))
-        for name, values in (
-            ("training_seconds", one.training_seconds),
-            ("token_seconds", one.token_seconds),
-        )
+    rounds = {"training_rounds": one.training_seconds, "token_rounds": one.token_seconds}
+    return {"model": one.model, "num_steps": one.num_steps, **one.numbers()} | {
+        name: " ".join(f"{value:.6g}" for value in values) for name, values in rounds.items()
     }
-    rounds = {
-        "training_rounds": " ".join(f"{value:.6g}" for value in one.training_seconds),
-        "token_rounds": " ".join(f"{value:.6g}" for value in one.token_seconds),
-    }
-    names = {"model": one.model, "num_steps": one.num_steps}
-    return names | one.counted._asdict() | middle | rounds
 
 
-def draw(made: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
+def draw(found: Curves) -> Figure:
     """A panel for each quantity."""
-    with figure(path, 10, 7) as canvas:
-        axes = canvas.subplots(2, 2, sharex=True)
-        for axis, (key, quantity) in zip(axes.flat, QUANTITIES.items(), strict=True):
-            styles = line_styles(made[key])
-            for name, one in made[key].items():
-                color, marker = styles[name]["color"], styles[name]["marker"]
-                axis.plot(one.all_lengths, one.predicted, color=color, linewidth=1)
-                axis.plot(
-                    one.lengths,
-                    one.measured,
-                    marker,
-                    color=color,
-                    markersize=4,
-                    label=SHOWN[name],
-                    markerfacecolor=color if styles[name]["linestyle"] == "-" else "white",
-                )
-            axis.set(yscale="log", title=quantity.name)
-            axis.set_xscale("log", base=2)
-            axis.set_ylabel(f"{quantity.name} ({quantity.unit})")
-        for axis in axes[-1]:
-            axis.set_xlabel("steps T")
-        canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    canvas = new_figure(10, 7)
+    axes = canvas.subplots(2, 2, sharex=True)
+    for axis, (key, quantity) in zip(axes.flat, QUANTITIES.items(), strict=True):
+        styles = line_styles(found[key])
+        for name, one in found[key].items():
+            color, solid = styles[name]["color"], styles[name]["linestyle"] == "-"
+            axis.plot(one.all_lengths, one.predicted, color=color, linewidth=1)
+            style = {"color": color, "marker": styles[name]["marker"], "linestyle": "none"}
+            style |= {"markersize": 4, "markerfacecolor": color if solid else "white"}
+            axis.plot(one.lengths, one.measured, label=SHOWN[name], **style)
+        axis.set(yscale="log", title=quantity.name, ylabel=f"{quantity.name} ({quantity.unit})")
+        axis.set_xscale("log", base=2)
+    for axis in axes[-1]:
+        axis.set_xlabel("steps T")
+    canvas.legend(*labels_once([axes[0, 0]]), loc="outside upper center", ncols=4)
+    return canvas
 
 
-def _sentences(config: Config, rows: Sequence[Measured]) -> Iterator[str]:
-    first, longest = min(one.num_steps for one in rows), max(one.num_steps for one in rows)
-    at = {(one.model, one.num_steps): one for one in rows}
+def _streaming(results: Results) -> Iterator[str]:
     for name in ("elman", "lstm", "lru"):
-        if {(name, first), (name, longest)} <= set(at):
-            short, long = at[name, first].counted, at[name, longest].counted
+        if len(results.models.get(name, ())) > 1:
+            short, *_, long = results.models[name]
             yield (
-                f"{SHOWN[name]} streams with {long.carry_bytes / 1024:.2f} KiB at every T, but "
-                f"training takes {short.training_bytes / 2**20:.2g} MiB at T = {first:,} and "
-                f"{long.training_bytes / 2**20:.3g} MiB at T = {longest:,}."
+                f"{SHOWN[name]} streams with {long.counted.carry_bytes / 1024:.2f} KiB at every T, "
+                f"but training takes {short.counted.training_bytes / 2**20:.2g} MiB at "
+                f"T = {short.num_steps:,} and {long.counted.training_bytes / 2**20:.3g} MiB at "
+                f"T = {long.num_steps:,}."
             )
-    others = [n for n in config.models if n != ATTENTION and not judged_at_end(n)]
-    for name in others:
-        pairs = [
-            (length, at[name, length], at[ATTENTION, length])
-            for length in config.lengths
-            if {(name, length), (ATTENTION, length)} <= set(at) and at[ATTENTION, length].was_run
-        ]
-        faster = [length for length, *two in pairs if _seconds(two[0]) < _seconds(two[1])]
-        if pairs:
+
+
+def _faster(results: Results) -> Iterator[str]:
+    attention = [one for one in results.models.get(ATTENTION, ()) if one.was_run]
+    for name, rows in results.models.items():
+        if attention and name not in (ATTENTION, *JUDGED_AT_END):
+            faster = [
+                its.num_steps
+                for its, other in zip(rows, attention, strict=False)  # of the shorter lengths
+                if np.median(its.training_seconds) < np.median(other.training_seconds)
+            ]
             where = f"from T = {min(faster):,} on" if faster else "at no T that both were run at"
             yield f"{SHOWN[name]} trains faster than attention {where}."
-
-
-def _seconds(one: Measured) -> float:
-    return float(np.median(one.training_seconds))
-
-
-def _not_run(rows: Sequence[Measured]) -> list[str]:
-    return [
-        f"{SHOWN[one.model]} at T = {one.num_steps:,} was compiled and not run: XLA plans "
-        f"{one.counted.training_bytes / GIB:.1f} GiB of temporary memory, above --memory-bound."
-        for one in rows
-        if not one.was_run
-    ]

@@ -30,25 +30,17 @@ NO_TOKEN = -1
 
 
 class Source(NamedTuple):
-    """One file, an entry for each of its N characters.
+    """One file, an entry for each of its N characters."""
 
-    Attributes:
-        name: Of the file.
-        characters: `[N]`, the place in `CHARACTERS`, or `UNKNOWN`.
-        labels: `[N]`, the place in `CLASSES`.
-        position: `[N]`, how many characters of its token come before it; `NO_TOKEN` in between.
-        length: `[N]`, how many characters its token has; `NO_TOKEN` in between.
-        ends: Ends of logical lines and of blank or comment lines: where the text may be cut.
-        blank: Those of `ends` behind a blank line, the last of several.
-    """
-
-    name: str
-    characters: np.ndarray
-    labels: np.ndarray
+    name: str  # of the file
+    characters: np.ndarray  # [N], the place in `CHARACTERS`, or `UNKNOWN`
+    labels: np.ndarray  # [N], the place in `CLASSES`
+    # [N], how many characters of its token come before it; `NO_TOKEN` in between
     position: np.ndarray
-    length: np.ndarray
+    length: np.ndarray  # [N], how many characters its token has; `NO_TOKEN` in between
+    # ends of logical lines and of blank or comment lines: where the text may be cut
     ends: np.ndarray
-    blank: np.ndarray
+    blank: np.ndarray  # those of `ends` behind a blank line, the last of several
 
 
 def load_sources(names: Sequence[str], folder: Path | None = None) -> list[Source]:

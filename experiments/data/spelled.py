@@ -17,21 +17,13 @@ _INDEX = {letter: index for index, letter in enumerate(LETTERS, 1)}
 
 
 class Pairs(NamedTuple):
-    """Written numbers and their digits, N of them.
+    """Written numbers and their digits, N of them."""
 
-    Attributes:
-        numbers: ints `[N]`.
-        languages: Codes `[N]`, of `LANGUAGES`.
-        sources: Tokens `[N, S]`, a letter each, `PAD` behind.
-        lengths: Letters of each source, `[N]`.
-        targets: Tokens `[N, T]`: `START`, the digits, `STOP`, `PAD` behind.
-    """
-
-    numbers: np.ndarray
-    languages: np.ndarray
-    sources: np.ndarray
-    lengths: np.ndarray
-    targets: np.ndarray
+    numbers: np.ndarray  # ints [N]
+    languages: np.ndarray  # codes [N], of `LANGUAGES`
+    sources: np.ndarray  # tokens [N, S], a letter each, `PAD` behind
+    lengths: np.ndarray  # letters of each source, [N]
+    targets: np.ndarray  # tokens [N, T]: `START`, the digits, `STOP`, `PAD` behind
 
     def where(self, chosen: np.ndarray) -> "Pairs":
         """The pairs of a mask or of indices."""

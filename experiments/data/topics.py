@@ -29,23 +29,16 @@ _ASCII = str.maketrans(
 
 
 class Corpus(NamedTuple):
-    """The texts by topic, in the order of their names.
+    """The texts by topic, in the order of their names."""
 
-    Attributes:
-        training: What is learned from.
-        held_out: What is predicted; no topic of it, and none like it, is in `training`.
-        left_out: The topics that are for the most part in a longer one, and that one.
-        num_characters: Of all topics, before any was left out.
-        digest: The first 16 digits of the SHA-256 of all topics.
-        seen: The share of the shingles of `held_out` that are in `training` as well.
-    """
-
-    training: Mapping[str, str]
+    training: Mapping[str, str]  # what is learned from
+    # what is predicted; no topic of it, and none like it, is in `training`
     held_out: Mapping[str, str]
+    # the topics that are for the most part in a longer one, and that one
     left_out: Mapping[str, str]
-    num_characters: int
-    digest: str
-    seen: float
+    num_characters: int  # of all topics, before any was left out
+    digest: str  # the first 16 digits of the SHA-256 of all topics
+    seen: float  # the share of the shingles of `held_out` that are in `training` as well
 
 
 def load_topics() -> dict[str, str]:

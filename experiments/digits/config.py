@@ -14,6 +14,8 @@ from experiments.frame.options import (
     TrainingOptions,
     among,
     at_least,
+    rising,
+    within,
 )
 
 LONGEST_CONTEXT = 16384
@@ -21,15 +23,8 @@ MODELS = (*MIXERS, "s4d")
 DIVISOR = Requirement(
     lambda size: size >= 1 and NUM_TRAINING % size == 0, f"a divisor of {NUM_TRAINING}"
 )
-LENGTHS = Requirement(
-    lambda lengths: (
-        len(lengths) > 1
-        and list(lengths) == sorted(set(lengths))
-        and 1 <= lengths[0]
-        and lengths[-1] <= LONGEST_CONTEXT
-    ),
-    f"two or more, rising, from 1 to {LONGEST_CONTEXT}",
-)
+TWO = Requirement(lambda lengths: len(lengths) > 1, "two or more")
+Lengths = Annotated[tuple[int, ...], TWO, rising(within(1, LONGEST_CONTEXT))]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,5 +72,5 @@ class Config(TrainingOptions):
     """Weight decay of AdamW; there is none on eigenvalues and steps."""
     rounds: Count = 7
     """Rounds in which every model is timed, in processor time."""
-    lengths: Annotated[tuple[int, ...], LENGTHS] = (128, 512, 2048)
+    lengths: Lengths = (128, 512, 2048)
     """Steps of the sequences on which growth is measured, with one model of each family."""

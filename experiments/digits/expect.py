@@ -13,23 +13,14 @@ PERMUTED = 1  # the order in which time says nothing of the place on the page
 
 
 class Claim(NamedTuple):
-    """A saying about one family, judged by every measured model of it.
+    """A saying about one family, judged by every measured model of it."""
 
-    Attributes:
-        family: One of `FAMILIES`.
-        expectation: The saying, and what must come out for it to hold.
-        measure: Name to number, of the results.
-        low: The least number with which it holds.
-        high: The largest one.
-        shown: From that number to text.
-    """
-
-    family: str
-    expectation: Expectation
-    measure: Callable[[Results], Mapping[str, float]]
-    low: float
-    high: float
-    shown: str
+    family: str  # one of `FAMILIES`
+    expectation: Expectation  # the saying, and what must come out for it to hold
+    measure: Callable[[Results], Mapping[str, float]]  # name to number, of the results
+    low: float  # the least number with which it holds
+    high: float  # the largest one
+    shown: str  # from that number to text
 
     def holds(self, value: float) -> bool:
         """Whether it holds for a model with this number; never for NaN."""

@@ -1,16 +1,14 @@
 """The figures: accuracy, cost, reach and growth."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.digits.baselines import Baselines
+from experiments.digits.measure import Results
 from experiments.digits.model import FAMILIES, family
-from experiments.digits.probes import Counted, Growth, Reach, Times
-from experiments.digits.task import ORDERS, Task
-from experiments.digits.train import Trained
+from experiments.digits.probes import EMPTY
+from experiments.digits.task import ORDERS
 from experiments.frame.figures import PALETTE, line_styles, new_figure
 from experiments.frame.models import LABELS
 
@@ -18,12 +16,13 @@ DECADES = 6
 COLORS = dict(zip(FAMILIES, PALETTE, strict=False))
 
 
-def accuracy(trainings: Sequence[Trained], tasks: Sequence[Task], baselines: Baselines) -> Figure:
+def accuracy(results: Results) -> Figure:
     """Both orders side by side, the models from above in the order of the table."""
+    trainings = results.trainings
     names = [one.sized.name for one in trainings]
     canvas = new_figure(9, 1.2 + 0.36 * len(names))
-    panels = canvas.subplots(1, len(tasks), sharex=True, sharey=True)
-    for axes, task in zip(panels, tasks, strict=True):
+    panels = canvas.subplots(1, len(ORDERS), sharex=True, sharey=True)
+    for axes, task in zip(panels, results.tasks, strict=True):
         axes.set(title=task.order, xlabel="test accuracy (%)")
         for row, one in enumerate(trainings):
             percent = 100 * one.accuracy(task)
@@ -31,7 +30,7 @@ def accuracy(trainings: Sequence[Trained], tasks: Sequence[Task], baselines: Bas
             axes.plot(percent, np.full(len(percent), row), "o", color=color, alpha=0.6)
             if len(percent):
                 axes.plot(percent.mean(), row, "|", color=color, markersize=16)
-        for entry, line in zip(baselines.entries[1:], ("--", ":"), strict=True):
+        for entry, line in zip(results.baselines[1:], ("--", ":"), strict=True):
             axes.axvline(100 * entry.shuffled, color="black", linestyle=line, label=entry.name)
     panels[0].set_yticks(range(len(names)), [LABELS[name] for name in names])
     panels[0].invert_yaxis()
@@ -41,34 +40,33 @@ def accuracy(trainings: Sequence[Trained], tasks: Sequence[Task], baselines: Bas
     return canvas
 
 
-def training(trainings: Sequence[Trained]) -> Figure:
+def training(results: Results) -> Figure:
     """A line for each model."""
-    styles = line_styles(one.sized.name for one in trainings)
+    styles = line_styles(one.sized.name for one in results.trainings)
     canvas = new_figure(10, 4)
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
     for axes, order in zip(panels, ORDERS, strict=True):
         axes.set(title=order, xlabel="epoch")
-        for one in trainings:
+        for one in results.trainings:
             trained = one.of_order(order)
             values = one.fitted.history["validation"][trained][~one.fitted.failed[trained]]
             if len(values):
-                epochs = np.arange(1, values.shape[1] + 1)
-                name = one.sized.name
-                mean = 100 * values.mean(axis=0)
-                axes.plot(epochs, mean, label=LABELS[name], **styles[name])
+                epochs, mean = np.arange(1, values.shape[1] + 1), 100 * values.mean(axis=0)
+                label, style = LABELS[one.sized.name], styles[one.sized.name]
+                axes.plot(epochs, mean, label=label, **style)
     panels[0].set_ylabel("validation accuracy (%)")
     handles = panels[0].get_legend_handles_labels()
     canvas.legend(*handles, loc="outside right center")
     return canvas
 
 
-def reach(reaches: Sequence[Reach]) -> Figure:
+def reach(results: Results) -> Figure:
     """A row for each model, a column for each step, both orders."""
-    names = [LABELS[one.name] for one in reaches]
+    names = [LABELS[one.name] for one in results.reaches]
     canvas = new_figure(11, 1.4 + 0.32 * len(names))
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
     for index, (axes, order) in enumerate(zip(panels, ORDERS, strict=True)):
-        rows = np.stack([one.sensitivity[index] for one in reaches])
+        rows = np.stack([one.sensitivity[index] for one in results.reaches])
         relative = rows / rows.max(axis=1, keepdims=True)
         decades = np.log10(np.maximum(relative, 10.0**-DECADES))
         extent = (0.5, rows.shape[1] + 0.5, len(names) - 0.5, -0.5)
@@ -82,38 +80,38 @@ def reach(reaches: Sequence[Reach]) -> Figure:
     return canvas
 
 
-def cost(times: Times, counted: Sequence[Counted]) -> Figure:
+def cost(results: Results) -> Figure:
     """Time of an update, time of a token and bytes of the carry."""
-    names = [one.name for one in counted]
-    streaming = {one.name: min(one.carry_bytes.items())[1] for one in counted}
-    panels = (
-        (
-            "update of all trainings\n(processor ms)",
-            {n: 1e3 * np.median(times.update[n]) for n in names},
-        ),
-        ("one streamed pixel\n(processor µs)", {n: 1e6 * np.median(times.token[n]) for n in names}),
-        ("carry of one stream\n(KiB)", {n: streaming[n] / 1024 for n in names}),
-    )
+    times, names = results.times, [one.name for one in results.counted]
+    assert times is not None
+    streaming = [min(one.carry_bytes.items())[1] / 1024 for one in results.counted]
+    bars = {
+        "update of all trainings\n(processor ms)": [
+            1e3 * np.median(times.update[n]) for n in names
+        ],
+        "one streamed pixel\n(processor µs)": [1e6 * np.median(times.token[n]) for n in names],
+        "carry of one stream\n(KiB)": streaming,
+    }
     canvas = new_figure(10, 1.2 + 0.32 * len(names))
-    for axes, (title, values) in zip(
-        canvas.subplots(1, len(panels), sharey=True), panels, strict=True
-    ):
+    panels = canvas.subplots(1, len(bars), sharey=True)
+    for axes, (title, values) in zip(panels, bars.items(), strict=True):
         colors = [COLORS[family(name)] for name in names]
-        axes.barh([LABELS[name] for name in names], list(values.values()), color=colors)
+        axes.barh([LABELS[name] for name in names], values, color=colors)
         axes.set(xlabel=title)
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)
         if "pixel" in title:
-            floor = next(v for n, v in times.token.items() if n not in streaming)
-            axes.axvline(1e6 * np.median(floor), color="gray", linestyle="--")
+            axes.axvline(1e6 * np.median(times.token[EMPTY]), color="gray", linestyle="--")
     axes.invert_yaxis()
     handles = [axes.plot([], [], "s", color=color)[0] for color in COLORS.values()]
     canvas.legend(handles, list(COLORS), loc="outside lower center", ncols=3)
     return canvas
 
 
-def growth(measured: Growth) -> Figure:
+def growth(results: Results) -> Figure:
     """Time and memory against the number of steps, both axes logarithmic."""
+    measured = results.growth
+    assert measured is not None
     styles = line_styles(measured.seconds)
     canvas = new_figure(8, 3.6)
     left, right = canvas.subplots(1, 2)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from experiments.data.digits import load_digits
-from experiments.digits.baselines import Baselines, make_baselines
 from experiments.digits.config import Config
 from experiments.digits.model import sized
 from experiments.digits.probes import (
@@ -18,7 +17,7 @@ from experiments.digits.probes import (
     reach,
     time_models,
 )
-from experiments.digits.task import Task, make_split, make_tasks
+from experiments.digits.task import Baseline, Task, make_baselines, make_split, make_tasks
 from experiments.digits.train import Trained, train
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.models import LABELS
@@ -32,7 +31,7 @@ class Results(NamedTuple):
     """What was measured so far; what belongs to a model is in the order of `Config.models`."""
 
     tasks: Sequence[Task]
-    baselines: Baselines
+    baselines: Sequence[Baseline]
     trainings: tuple[Trained, ...] = ()
     counted: tuple[Counted, ...] = ()
     reaches: tuple[Reach, ...] = ()

@@ -45,21 +45,15 @@ class Reach(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What shapes alone tell of a model.
+    """What shapes alone tell of a model."""
 
-    Attributes:
-        name: Of the model.
-        depth: Steps to the sequential depth of a forward pass over so many, as it runs here.
-        parallel_depth: The same with parallel scans where there are any.
-        carry_bytes: Context to the bytes of the carry of one stream that may use all of it.
-        multiply_adds: Steps to those of a forward pass, a step.
-    """
-
-    name: str
+    name: str  # of the model
+    # steps to the sequential depth of a forward pass over so many, as it runs here
     depth: Mapping[int, int]
-    parallel_depth: Mapping[int, int]
+    parallel_depth: Mapping[int, int]  # the same with parallel scans where there are any
+    # context to the bytes of the carry of one stream that may use all of it
     carry_bytes: Mapping[int, int]
-    multiply_adds: Mapping[int, float]
+    multiply_adds: Mapping[int, float]  # steps to those of a forward pass, a step
 
 
 class Times(NamedTuple):
@@ -70,17 +64,11 @@ class Times(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """The gradient of one mixer over sequences of several lengths.
+    """The gradient of one mixer over sequences of several lengths."""
 
-    Attributes:
-        width: Features of all mixers.
-        seconds: Name to length to processor seconds `[rounds]`.
-        temporary_bytes: Name to length to what XLA plans.
-    """
-
-    width: int
-    seconds: Mapping[str, Mapping[int, np.ndarray]]
-    temporary_bytes: Mapping[str, Mapping[int, int]]
+    width: int  # features of all mixers
+    seconds: Mapping[str, Mapping[int, np.ndarray]]  # name to length to processor seconds [rounds]
+    temporary_bytes: Mapping[str, Mapping[int, int]]  # name to length to what XLA plans
 
 
 def count(sized: Sized, num_blocks: int) -> Counted:

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from experiments.digits import figures
-from experiments.digits.baselines import Baselines
 from experiments.digits.config import Config
 from experiments.digits.expect import judged
 from experiments.digits.measure import Results
@@ -30,29 +29,23 @@ NO_WRITERS = (
     "The digits do not say who wrote them, so a split by writer is impossible: every accuracy here "
     "is for writers seen in training, and for new ones it is lower."
 )
-ACCURACY = (
-    "Accuracy on the test digits: every seed a point, the mean a bar. Dashed: what needs no "
-    "recurrence. The colour is the family."
-)
-TRAINING = "Accuracy on the validation digits by epoch, the mean of the seeds."
-REACH = (
-    "How strongly the output of the last step depends on each pixel after training, relative to "
-    "the pixel it depends on most; the mean of some test digits, one seed."
-)
-COST = (
-    "An update of all trainings, and one pixel of one stream: the medians of interleaved rounds. "
-    "Grey: a call that does nothing."
-)
-GROWTH = (
-    "The gradient of one mixer alone, batch 1: time (medians) and memory. Attention sees the whole "
-    "sequence."
-)
+CAPTIONS = {
+    "accuracy": "Accuracy on the test digits: every seed a point, the mean a bar. Dashed: what "
+    "needs no recurrence. The colour is the family.",
+    "training": "Accuracy on the validation digits by epoch, the mean of the seeds.",
+    "reach": "How strongly the output of the last step depends on each pixel after training, "
+    "relative to the pixel it depends on most; the mean of some test digits, one seed.",
+    "cost": "An update of all trainings, and one pixel of one stream: the medians of interleaved "
+    "rounds. Grey: a call that does nothing.",
+    "growth": "The gradient of one mixer alone, batch 1: time (medians) and memory. Attention sees "
+    "the whole sequence.",
+}
 
 
 def report(config: Config, results: Results) -> Report:
     """Every claim, and the tables and figures of what has been measured."""
     trainings = results.trainings
-    tables = [_baselines_table(results.baselines)]
+    tables = [_baselines_table(results)]
     if trainings:
         tables = [_models_table(trainings, results.tasks), *tables, _cost_table(results)]
     if results.growth is not None:
@@ -67,7 +60,7 @@ def report(config: Config, results: Results) -> Report:
         trainings=[one for trained in trainings for one in _trainings(config, trained, results)],
         seconds=_seconds(results),
         files={
-            "baselines.csv": [entry._asdict() for entry in results.baselines.entries],
+            "baselines.csv": [entry._asdict() for entry in results.baselines],
             "cost.json": [one._asdict() for one in results.counted],
             "reach.json": {one.name: one.sensitivity for one in results.reaches},
         },
@@ -84,18 +77,19 @@ def _trainings(config: Config, one: Trained, results: Results) -> Iterator[Train
         yield Training(names, config.all_seeds, fitted, scores)
 
 
-def _pictures(results: Results) -> Iterator[Picture]:
-    trainings, tasks = results.trainings, results.tasks
-    if trainings:
-        canvas = figures.accuracy(trainings, tasks, results.baselines)
-        yield Picture("accuracy", canvas, ACCURACY)
-        yield Picture("training", figures.training(trainings), TRAINING)
-    if results.reaches:
-        yield Picture("reach", figures.reach(results.reaches), REACH)
-    if results.times is not None:
-        yield Picture("cost", figures.cost(results.times, results.counted), COST)
-    if results.growth is not None:
-        yield Picture("growth", figures.growth(results.growth), GROWTH)
+def _pictures(results: Results) -> list[Picture]:
+    measured = {
+        "accuracy": results.trainings,
+        "training": results.trainings,
+        "reach": results.reaches,
+        "cost": results.times,
+        "growth": results.growth,
+    }
+    return [
+        Picture(name, getattr(figures, name)(results), CAPTIONS[name])
+        for name, part in measured.items()
+        if part
+    ]
 
 
 def _seconds(results: Results) -> dict[str, Any]:
@@ -111,32 +105,31 @@ def _seconds(results: Results) -> dict[str, Any]:
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:
-    rows = [
-        {
-            "model": LABELS[one.sized.name],
-            "family": family(one.sized.name),
-            "parameters": f"{one.sized.num_params:,}",
-            "width": str(one.sized.width),
-            **{task.order: mean_and_spread(100 * one.accuracy(task)) for task in tasks},
-            "failed trainings": share(one.fitted.failed),
-        }
-        for one in trainings
-    ]
+    columns = {
+        "model": lambda one: LABELS[one.sized.name],
+        "family": lambda one: family(one.sized.name),
+        "parameters": lambda one: f"{one.sized.num_params:,}",
+        "width": lambda one: str(one.sized.width),
+        tasks[0].order: lambda one: mean_and_spread(100 * one.accuracy(tasks[0])),
+        tasks[1].order: lambda one: mean_and_spread(100 * one.accuracy(tasks[1])),
+        "failed trainings": lambda one: share(one.fitted.failed),
+    }
     title = "Accuracy on the test digits in %: mean ± deviation over seeds"
-    return Table.of(title, rows, num_names=2)
+    return Table.by_columns(title, trainings, columns, num_names=2)
 
 
-def _baselines_table(baselines: Baselines) -> Table:
-    rows = [
-        (entry.name, f"{100 * entry.shuffled:.1f}", f"{100 * entry.file_order:.1f}")
-        for entry in baselines.entries
-    ]
-    training, validation, test = baselines.sizes
+def _baselines_table(results: Results) -> Table:
+    columns = {
+        "baseline": lambda one: one.name,
+        "shuffled": lambda one: f"{100 * one.shuffled:.1f}",
+        "file order": lambda one: f"{100 * one.file_order:.1f}",
+    }
+    training, validation, test = map(len, results.tasks[0].split)
     title = (
         f"Without a recurrence, accuracy in %: {training} training, {validation} validation and "
         f"{test} test digits of a shuffled split (that of the models), and of one in file order"
     )
-    return Table(title, ("baseline", "shuffled", "file order"), rows)
+    return Table.by_columns(title, results.baselines, columns)
 
 
 def _cost_table(results: Results) -> Table:
@@ -194,7 +187,7 @@ def _found(results: Results) -> list[str]:
         known = [(kind, *best[kind]) for kind in FAMILIES if kind in best]
         shown = (f"{name} {percent:.1f} % ({kind})" for kind, percent, name in known)
         found.append(f"{task.order.capitalize()}, the best of each family: {', '.join(shown)}.")
-    entry = results.baselines.entries[-1]
+    entry = results.baselines[-1]
     gap = 100 * (entry.shuffled - entry.file_order)
     return [
         *found,
@@ -207,7 +200,7 @@ def _found(results: Results) -> list[str]:
 
 
 def _failed(results: Results) -> list[str]:
-    failed, line = [NO_WRITERS], results.baselines.entries[-1]
+    failed, line = [NO_WRITERS], results.baselines[-1]
     for task in results.tasks:
         shares = {one.sized.name: one.accuracy(task) for one in results.trainings}
         below = [LABELS[n] for n, v in shares.items() if len(v) and v.mean() < line.shuffled]

@@ -1,4 +1,4 @@
-"""What is learned: digits as sequences, split by class, in the order of the page or another."""
+"""What is learned: digits as sequences, in two orders; and what can be done without recurrence."""
 
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ TRAINING_OF_CLASS, VALIDATION_OF_CLASS = 110, 30
 NUM_TRAINING = TRAINING_OF_CLASS * NUM_CLASSES
 NUM_VALIDATION = VALIDATION_OF_CLASS * NUM_CLASSES
 ORDERS = ("in order", "permuted")
+ITERATIONS = 2000
 
 
 class Split(NamedTuple):
@@ -21,19 +22,12 @@ class Split(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One order of the pixels.
+    """One order of the pixels."""
 
-    Attributes:
-        order: One of `ORDERS`.
-        xs: `[N, 64, 1]`, in units of the deviation of training pixels.
-        labels: `[N]`.
-        split: What is trained on, validated on and tested on.
-    """
-
-    order: str
-    xs: np.ndarray
-    labels: np.ndarray
-    split: Split
+    order: str  # one of `ORDERS`
+    xs: np.ndarray  # [N, 64, 1], in units of the deviation of training pixels
+    labels: np.ndarray  # [N]
+    split: Split  # what is trained on, validated on and tested on
 
 
 def make_split(labels: np.ndarray, seed: int | None) -> Split:
@@ -64,3 +58,51 @@ def make_tasks(digits: Digits, split: Split, permutation_seed: int) -> list[Task
         Task(order, pixels[..., None].astype(np.float32), digits.labels, split)
         for order, pixels in zip(ORDERS, (scaled, scaled[:, permutation]), strict=True)
     ]
+
+
+class Baseline(NamedTuple):
+    """What can be done without a recurrence: accuracy on the test digits of two splits."""
+
+    name: str
+    shuffled: float
+    file_order: float
+
+
+def make_baselines(digits: Digits, split: Split) -> list[Baseline]:
+    """All baselines; the second split says how much the writers in common are worth."""
+    splits = (split, make_split(digits.labels, None))
+    names = {
+        "majority": majority,
+        "nearest digit": nearest_digit,
+        "logistic regression on all pixels": logistic_regression,
+    }
+    return [
+        Baseline(name, *(_accuracy(predict, digits, one) for one in splits))
+        for name, predict in names.items()
+    ]
+
+
+def majority(pixels: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """The most frequent label, the smallest of several."""
+    return np.full(len(asked), np.bincount(labels).argmax())
+
+
+def nearest_digit(pixels: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """The label of the training digit at the smallest Euclidean distance."""
+    squares = (pixels**2).sum(axis=1) - 2 * asked @ pixels.T
+    return labels[squares.argmin(axis=1)]
+
+
+def logistic_regression(pixels: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """scikit-learn's, with its default penalty, on pixels from 0 to 1."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(max_iter=ITERATIONS).fit(pixels / 16, labels)
+    return model.predict(asked / 16)
+
+
+def _accuracy(predict, digits, split):
+    """Trained on the training digits alone, as the networks are."""
+    seen, asked = split.training, split.test
+    predicted = predict(digits.pixels[seen], digits.labels[seen], digits.pixels[asked])
+    return float((predicted == digits.labels[asked]).mean())

@@ -21,25 +21,17 @@ EVERY = 10  # epochs from one checkpoint to the next
 
 
 class Trained(NamedTuple):
-    """One model after training. Trainings are orders times seeds, all seeds of one order first.
+    """One model after training. Trainings are orders times seeds, all seeds of one order first."""
 
-    Attributes:
-        sized: The model.
-        fitted: Parameters and history of all trainings; `validation` is a score of every epoch.
-        predicted: `[trainings, test digits]`, after the last epoch.
-        update: One update of all trainings; it owns its state, and gives something to wait for.
-        updates_a_call: How many updates `update` makes.
-        temporary_bytes: Temporary memory of it, as XLA plans it.
-        compile_seconds: Seconds to trace and compile the updates.
-    """
-
-    sized: Sized
+    sized: Sized  # the model
+    # parameters and history of all trainings; `validation` is a score of every epoch
     fitted: Fitted
-    predicted: np.ndarray
+    predicted: np.ndarray  # [trainings, test digits], after the last epoch
+    # one update of all trainings; it owns its state, and gives something to wait for
     update: Callable[[], Any]
-    updates_a_call: int
-    temporary_bytes: int
-    compile_seconds: float
+    updates_a_call: int  # how many updates `update` makes
+    temporary_bytes: int  # temporary memory of it, as XLA plans it
+    compile_seconds: float  # seconds to trace and compile the updates
 
     def of_order(self, order: str) -> slice:
         """The trainings of one order."""

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import importlib.util
-import inspect
 import io
 import re
 import sys
@@ -20,7 +19,7 @@ FAILED, INTERRUPTED = 2, 130
 
 
 class Experiment(NamedTuple):
-    """`Config` of its `config.py`, `measure` of its `measure.py`, `report` of its `report.py`."""
+    """`Config` of `config.py`, `measure` of `measure.py` and `report` of `report.py`."""
 
     Config: Any
     measure: Any
@@ -63,7 +62,7 @@ def _load(name: str) -> Any:
         )
     package = importlib.import_module(f"experiments.{name}")
     if hasattr(package, "Config"):
-        return package  # of the old shape
+        return package  # all in one file
     config, measure, report = (
         importlib.import_module(f"experiments.{name}.{part}")
         for part in ("config", "measure", "report")
@@ -134,13 +133,8 @@ def _measured(name: str, experiment: Any, config: Any, folder: Any) -> tuple[Any
 
         arguments.append(Checkpoints.of_run(folder, name, config))
         print(f"if it is killed, --resume {folder.wanted} goes on", file=sys.stderr)
-    results_so_far = experiment.measure(*arguments)
-    if _is_legacy(experiment):
-        from experiments.frame import legacy
-
-        results_so_far = legacy.so_far(results_so_far)
     try:
-        for so_far in results_so_far:
+        for so_far in experiment.measure(*arguments):
             results = so_far
     except KeyboardInterrupt:
         return results, True
@@ -149,20 +143,13 @@ def _measured(name: str, experiment: Any, config: Any, folder: Any) -> tuple[Any
 
 def _report(name: str, experiment: Any, config: Any, results: Any, run: Any, folder: Any) -> None:
     from experiments.frame.figures import style
-    from experiments.frame.legacy import write_page
     from experiments.frame.report import Report, write_report
 
     with style():
-        if results is None:
-            write_report(name, Report("No part of the run had ended."), run, folder)
-        elif _is_legacy(experiment):
-            write_page(experiment, config, results, run, folder)
-        else:
-            write_report(name, experiment.report(config, results), run, folder)
-
-
-def _is_legacy(experiment: Any) -> bool:
-    return "folder" in inspect.signature(experiment.report).parameters
+        report = Report("No part of the run had ended.")
+        if results is not None:
+            report = experiment.report(config, results)
+        write_report(name, report, run, folder)
 
 
 def _say(message: str, status: int) -> int:

@@ -1,8 +1,6 @@
 """How figures look: a palette that colour-blind readers can tell apart, and quiet grids."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import matplotlib
@@ -88,12 +86,3 @@ def draw_seeds(
         axes.plot(xs[last], seed[last], "x", color=color)
     if not failed.all():
         axes.plot(xs, middle(values[~failed], axis=0), line, color=color, label=label)
-
-
-@contextlib.contextmanager
-def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure that is written to `path` when the block ends."""
-    with style():
-        canvas = new_figure(width, height)
-        yield canvas
-        canvas.savefig(path)

@@ -17,21 +17,14 @@ from jaxrnn.training import LossFn, TBPTTLossFn
 
 
 class Fitted(NamedTuple):
-    """A model after training. `[S]`, an axis of seeds, is there after `fit_seeds` alone.
+    """A model after training. `[S]`, an axis of seeds, is there after `fit_seeds` alone."""
 
-    Attributes:
-        params: Parameters after the last epoch, `[S]`.
-        history: Name to numbers of all epochs: those of the updates `[S, E, U]`, and those of
-            `score` `[S, E]`.
-        num_params: How many numbers the parameters of one seed hold.
-        failed: bool `[S]`, whether a number of the history, or a parameter, is not finite.
-        seconds: Wall time of what was run now, compilation included; not what a checkpoint brought.
-    """
-
-    params: Any
+    params: Any  # parameters after the last epoch, [S]
+    # name to numbers of all epochs: those of the updates [S, E, U], and those of `score` [S, E]
     history: dict[str, np.ndarray]
-    num_params: int
-    failed: np.ndarray
+    num_params: int  # how many numbers the parameters of one seed hold
+    failed: np.ndarray  # bool [S], whether a number of the history, or a parameter, is not finite
+    # wall time of what was run now, compilation included; not what a checkpoint brought
     seconds: float
 
     def of_updates(self) -> dict[str, np.ndarray]:

@@ -14,23 +14,14 @@ Factory = Callable[[int], jr.Cell | jr.Layer]
 
 
 class Sizes(NamedTuple):
-    """Sizes of all models, under the letters that formulas use.
+    """Sizes of all models, under the letters that formulas use."""
 
-    Attributes:
-        D: Input features.
-        H: Units of a cell.
-        N: State size: of the whole cell (lru, s5), or of each feature or head.
-        G: Heads or blocks.
-        K: Width of a head.
-        W: Width of a convolution, or window of an attention.
-    """
-
-    D: int
-    H: int
-    N: int
-    G: int
-    K: int
-    W: int
+    D: int  # input features
+    H: int  # units of a cell
+    N: int  # state size: of the whole cell (lru, s5), or of each feature or head
+    G: int  # heads or blocks
+    K: int  # width of a head
+    W: int  # width of a convolution, or window of an attention
 
     @classmethod
     def of(cls, width: int, state_size: int, window: int = 64) -> "Sizes":
@@ -40,22 +31,16 @@ class Sizes(NamedTuple):
 
 
 class Model(NamedTuple):
-    """One public cell or layer.
+    """One public cell or layer."""
 
-    Attributes:
-        label: Its name in tables and figures.
-        kind: One of `KINDS`.
-        make: `(sizes, **options) -> Cell or Layer`; the options are those of its factory.
-        multiply_adds: Of a step and row in streaming, as an expression in the letters of `Sizes`:
-            matrix products and real products with the state; gates and norms are left out.
-        depth: Sequential steps of a layer's own forms over T; empty for a cell, which takes
-            evaluators.
-    """
-
-    label: str
-    kind: str
+    label: str  # its name in tables and figures
+    kind: str  # one of `KINDS`
+    # `(sizes, **options) -> Cell or Layer`; the options are those of its factory
     make: Callable[..., Any]
+    # of a step and row in streaming, as an expression in the letters of `Sizes`: matrix products
+    # and real products with the state; gates and norms are left out
     multiply_adds: str
+    # sequential steps of a layer's own forms over T; empty for a cell, which takes evaluators
     depth: str = ""
 
 
@@ -69,7 +54,7 @@ MODELS: Mapping[str, Model] = {
     "gru": Model("GRU", NONLINEAR, lambda s, **o: jr.gru(s.H, **o), "3*(D*H + H**2)"),
     "mgu": Model("MGU", NONLINEAR, lambda s, **o: jr.mgu(s.H, **o), "2*(D*H + H**2)"),
     "slstm": Model("sLSTM", NONLINEAR, lambda s, **o: jr.slstm(s.H, s.G, **o), "4*(D*H + H**2/G)"),
-    "ema": Model("EMA", LINEAR, lambda s, **o: jr.ema(0.99, **o), "2*D"),
+    "ema": Model("EMA", LINEAR, lambda s, decay=0.99, **o: jr.ema(decay, **o), "2*D"),
     "diagonal_rnn": Model(
         "diagonal RNN", LINEAR, lambda s, **o: jr.diagonal_rnn(s.H, **o), "D*H + H"
     ),

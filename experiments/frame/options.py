@@ -46,6 +46,22 @@ def among(names: Collection[str]) -> Requirement:
     return Requirement(lambda values: _each_once(values) and set(values) <= set(names), expected)
 
 
+def each(one: Requirement) -> Requirement:
+    """One or more values that keep to `one`, each once."""
+    return Requirement(
+        lambda values: _each_once(values) and all(map(one.holds, values)),
+        f"one or more, each once, {one.expected}",
+    )
+
+
+def rising(one: Requirement) -> Requirement:
+    """One or more values that keep to `one`, each above the one before it."""
+    return Requirement(
+        lambda values: each(one).holds(values) and list(values) == sorted(values),
+        f"one or more, rising, {one.expected}",
+    )
+
+
 def _each_once(values):
     return 0 < len(values) == len(set(values))
 
@@ -58,6 +74,7 @@ Counts = Annotated[
     tuple[int, ...],
     Requirement(lambda v: _each_once(v) and min(v) >= 1, "one or more from 1 on, each once"),
 ]
+RisingCounts = Annotated[tuple[int, ...], rising(at_least(1))]
 EachOnce = Annotated[tuple[T, ...], EACH_ONCE]
 Positive = Annotated[float, POSITIVE]
 NonNegative = Annotated[
@@ -126,29 +143,3 @@ class TrainingOptions(ResumableOptions):
     def all_seeds(self) -> range:
         """Every seed."""
         return range(self.first_seed, self.first_seed + self.seeds)
-
-
-# For configs that do not yet declare their requirements.
-
-
-def require_positive(config: Any, *names: str) -> None:
-    """All of them are finite and above 0."""
-    for name in names:
-        require(POSITIVE.holds(getattr(config, name)), name, config, POSITIVE.expected)
-
-
-def require_counts(config: Any, *names: str) -> None:
-    """All of them are at least 1."""
-    for name in names:
-        require(getattr(config, name) >= 1, name, config, "at least 1")
-
-
-def require_each_once(config: Any, *names: str) -> None:
-    """All of them are tuples with one or more values, each once."""
-    for name in names:
-        require(_each_once(getattr(config, name)), name, config, EACH_ONCE.expected)
-
-
-def require_seed(config: Any, name: str = "first_seed") -> None:
-    """It is a seed that numpy and jax take."""
-    require(0 <= getattr(config, name) < 2**31, name, config, "from 0 to 2147483647")

@@ -32,30 +32,22 @@ class Picture(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What is an experiment's own to say; `write_report` does the rest.
+    """What is an experiment's own to say; `write_report` does the rest."""
 
-    Attributes:
-        claim: What it is about to show, in a sentence or two.
-        verdicts: What came of each expectation.
-        trainings: What was trained: results.csv, metrics.csv and seconds.json come of it.
-        pictures: The figures, in the order of the argument.
-        tables: The numbers.
-        found: What came out, a sentence each; how many expectations held is added.
-        failed: What did not work or was not measured, a sentence each; verdicts and seeds that
-            failed are added.
-        seconds: Measured times, which differ from run to run, beside those of the trainings.
-        files: Further files by name: the rows of a `.csv`, the content of a `.json`, or the text of
-            any other. A file without rows is not written.
-    """
-
-    claim: str
-    verdicts: Sequence[Verdict] = ()
+    claim: str  # what it is about to show, in a sentence or two
+    verdicts: Sequence[Verdict] = ()  # what came of each expectation
+    # what was trained: results.csv, metrics.csv and seconds.json come of it
     trainings: Sequence[Training] = ()
-    pictures: Sequence[Picture] = ()
-    tables: Sequence[Table] = ()
-    found: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()  # the figures, in the order of the argument
+    tables: Sequence[Table] = ()  # the numbers
+    found: Sequence[str] = ()  # what came out, a sentence each; how many expectations held is added
+    # what did not work or was not measured, a sentence each; verdicts and seeds that failed are
+    # added
     failed: Sequence[str] = ()
+    # measured times, which differ from run to run, beside those of the trainings
     seconds: Mapping[str, Any] = {}
+    # further files by name: the rows of a `.csv`, the content of a `.json`, the arrays of a `.npz`,
+    # or the text of any other. A file without rows is not written
     files: Mapping[str, Any] = {}
 
     def completed(self) -> "Report":

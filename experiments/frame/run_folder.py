@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -56,13 +55,15 @@ class RunFolder:
         return self.partial / name
 
     def write(self, name: str, content: Any) -> None:
-        """Writes rows to a `.csv`, content to a `.json`, and text to any other file.
+        """Writes rows to a `.csv`, content to a `.json`, arrays to a `.npz`, or text.
 
         Rows are mappings with the same keys; without rows no file is written.
         """
         suffix = Path(name).suffix
         if suffix == ".json":
             self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")
+        elif suffix == ".npz":
+            np.savez(self.path(name), **content)
         elif suffix != ".csv":
             self.write_text(name, content)
         elif rows := list(content):
@@ -74,12 +75,6 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         self.path(name).write_text(text, encoding="utf-8")
-
-    def write_json(self, name: str, content: Any) -> None:
-        self.write(name, content)
-
-    def write_csv(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        self.write(name, rows)
 
     def settle_checkpoints(self, keep: bool) -> bool:
         """Whether there are checkpoints that stay; those of a run that is through go."""

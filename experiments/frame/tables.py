@@ -1,10 +1,12 @@
 """A table as data: shown in a terminal, or written as Markdown."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.table import Table as RichTable
+
+Record = TypeVar("Record")
 
 
 class Table(NamedTuple):
@@ -20,6 +22,18 @@ class Table(NamedTuple):
         """A table of one or more rows from column to cell, which have the same columns."""
         rows = list(rows)
         return cls(title, tuple(rows[0]), [tuple(row.values()) for row in rows], num_names)
+
+    @classmethod
+    def by_columns(
+        cls,
+        title: str,
+        records: Iterable[Record],
+        columns: Mapping[str, Callable[[Record], str]],
+        num_names: int = 1,
+    ) -> "Table":
+        """A table with a row for each record; a column says what its cell is."""
+        rows = [tuple(cell(record) for cell in columns.values()) for record in records]
+        return cls(title, tuple(columns), rows, num_names)
 
 
 def show(table: Table, console: Console | None = None) -> None:

@@ -1,11 +1,14 @@
-"""Times that can be compared on a machine that is shared: rounds in which every subject runs."""
+"""Times that can be compared on a shared machine, by rounds of every subject; and memory."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+
+MIB = 2**20
 
 
 def interleaved_seconds(
@@ -38,3 +41,14 @@ def compiled_fresh(make: Callable[[], Callable[..., Any]], *args: Any) -> tuple[
     start = time.perf_counter()
     compiled = function.lower(*args).compile()
     return compiled, time.perf_counter() - start
+
+
+def temporary_bytes(compiled: Any) -> float:
+    """The temporary memory that XLA planned for a compiled function; NaN where it does not say."""
+    analysis = compiled.memory_analysis()
+    return math.nan if analysis is None else float(analysis.temp_size_in_bytes)
+
+
+def temporary_mib(compiled: Any) -> float:
+    """The same in MiB."""
+    return temporary_bytes(compiled) / MIB

@@ -10,18 +10,12 @@ from experiments.frame.stats import share
 
 
 class Training(NamedTuple):
-    """One setting, trained from one seed or several.
+    """One setting, trained from one seed or several."""
 
-    Attributes:
-        names: The columns that name it, in all files.
-        seeds: The seeds, in the order of `fitted`.
-        fitted: What `Fitter.fit_seeds` or, of a single seed, `Fitter.fit` returned.
-        results: Further columns of results.csv: a value for all seeds, or an array `[S]`.
-    """
-
-    names: Mapping[str, Any]
-    seeds: Sequence[int]
-    fitted: Fitted
+    names: Mapping[str, Any]  # the columns that name it, in all files
+    seeds: Sequence[int]  # the seeds, in the order of `fitted`
+    fitted: Fitted  # what `Fitter.fit_seeds` or, of a single seed, `Fitter.fit` returned
+    # further columns of results.csv: a value for all seeds, or an array [S]
     results: Mapping[str, Any] = {}
 
     @property

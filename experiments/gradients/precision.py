@@ -1,6 +1,5 @@
 """Number formats: where tanh is flat, and where a growing state ends."""
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.gradients.config import Config
-from experiments.gradients.sweep import NUM_INPUTS
+from experiments.gradients.jacobians import ACTIVATIONS, NUM_INPUTS
 from jaxrnn.diagnostics import carry_norms, saturation
 
 FORMATS: Mapping[str, Any] = {
@@ -27,33 +26,29 @@ IN_LIBRARY = "float16, float32 carry"
 
 
 class Saturated(NamedTuple):
-    """Flat places of tanh.
+    """Flat places of tanh in one format.
 
     Attributes:
-        slopes: Format to the derivative at `ARGUMENTS`.
-        ends: Format to the smallest argument from which on it is exactly 0.
-        ones: Format to the smallest argument from which on tanh is exactly 1.
-        shares: Format to the mean share of saturated units of a tanh cell, by `INPUT_SCALES`.
-        gradients: Norm of the gradient of the first step's input, by `INPUT_SCALES`.
+        slopes: The derivative at `ARGUMENTS`.
+        end: The smallest argument from which on it is exactly 0.
+        one: The smallest argument from which on tanh is exactly 1.
+        shares: The share of saturated units of a tanh cell, by `INPUT_SCALES`.
     """
 
-    slopes: dict[str, np.ndarray]
-    ends: dict[str, float]
-    ones: dict[str, float]
-    shares: dict[str, np.ndarray]
-    gradients: np.ndarray
+    slopes: np.ndarray
+    end: float
+    one: float
+    shares: np.ndarray
 
 
 class Grown(NamedTuple):
     """A state that is multiplied by 1 + rate at every step, from 1 on.
 
     Attributes:
-        rate: As asked for.
         factor: 1 + rate in float16.
         states: Name to the state after every step, `[GROWTH_STEPS]`.
     """
 
-    rate: float
     factor: float
     states: dict[str, np.ndarray]
 
@@ -67,29 +62,20 @@ class Grown(NamedTuple):
         return math.floor(math.log(largest) / math.log(self.factor)) + 1
 
 
-def saturate(config: Config) -> Saturated:
+def saturate(config: Config, name: str) -> Saturated:
     """tanh and its derivative by argument, and a cell whose inputs grow."""
-    slopes, ends, ones = {}, {}, {}
-    for name, dtype in FORMATS.items():
-        arguments = jnp.asarray(ARGUMENTS, dtype)
-        slope = np.asarray(jax.jit(jax.vmap(jax.grad(jnp.tanh)))(arguments), np.float64)
-        value = np.asarray(jax.jit(jnp.tanh)(arguments), np.float64)
-        places = np.asarray(arguments, np.float64)
-        slopes[name] = slope
-        ends[name], ones[name] = _from_on(places, slope == 0), _from_on(places, value == 1)
+    arguments = jnp.asarray(ARGUMENTS, FORMATS[name])
+    computed = jax.jit(jax.vmap(jax.value_and_grad(jnp.tanh)))(arguments)
+    places, values, slopes = (np.asarray(one, np.float64) for one in (arguments, *computed))
     cell = jr.elman(config.num_units)
     params = cell.init(jax.random.key(config.first_seed), NUM_INPUTS)
     noise = jax.random.normal(jax.random.key(config.first_seed), (config.num_steps, NUM_INPUTS))
     xs = jnp.stack([scale * noise for scale in INPUT_SCALES])
-    shares = {
-        name: np.asarray(saturation(cell, params, xs, dtype=dtype).mean(-1))
-        for name, dtype in FORMATS.items()
-    }
-    first = jax.grad(lambda xs: jr.unroll(cell, params, xs).outputs[:, :1].sum())(xs)[:, 0]
-    return Saturated(slopes, ends, ones, shares, np.linalg.norm(first, axis=-1))
+    shares = np.asarray(saturation(cell, params, xs, dtype=FORMATS[name]).mean(-1))
+    return Saturated(slopes, from_on(places, slopes == 0), from_on(places, values == 1), shares)
 
 
-def _from_on(places: np.ndarray, holds: np.ndarray) -> float:
+def from_on(places: np.ndarray, holds: np.ndarray) -> float:
     """The smallest place from which on it holds everywhere; infinite if it never does."""
     fails = np.flatnonzero(~holds)
     start = fails[-1] + 1 if len(fails) else 0
@@ -99,25 +85,15 @@ def _from_on(places: np.ndarray, holds: np.ndarray) -> float:
 def grow(rate: float) -> Grown:
     """The state in float16, in bfloat16, and in the library with parameters in float16."""
     factor = np.float16(1 + rate)
-    by_hand = {name: _multiplied(factor, FORMATS[name]) for name in ("float16", "bfloat16")}
-    cell = _linear_cell()
+    with np.errstate(over="ignore"):
+        by_hand = {
+            name: np.multiply.accumulate(np.full(GROWTH_STEPS, factor, FORMATS[name]))
+            for name in ("float16", "bfloat16")
+        }
+    cell = jr.elman(1, ACTIVATIONS["linear"], param_dtype=jnp.float16)
     params = cell.init(jax.random.key(0), 1)._replace(recurrent_kernel=jnp.array([[factor]]))
     xs = jnp.zeros((GROWTH_STEPS, 1), jnp.float16)
     start = cell.initial_carry(params)._replace(h=jnp.ones(1))
     in_library = carry_norms(cell, params, xs, carry=start).h
     states = {**by_hand, IN_LIBRARY: in_library}
-    return Grown(rate, float(factor), {n: np.asarray(h, np.float64) for n, h in states.items()})
-
-
-@functools.cache
-def _linear_cell():
-    return jr.elman(1, lambda u: u, param_dtype=jnp.float16)
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _multiplied(factor, dtype):
-    def advance(h, _):
-        h = h * factor.astype(dtype)
-        return h, h
-
-    return jax.lax.scan(advance, jnp.ones((), dtype), length=GROWTH_STEPS)[1]
+    return Grown(float(factor), {n: np.asarray(h, np.float64) for n, h in states.items()})

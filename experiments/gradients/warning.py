@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 import jaxrnn as jr
 from experiments.gradients.config import Config
-from experiments.gradients.sweep import ACTIVATIONS, NUM_INPUTS, ORTHOGONAL, recurrent_kernel
+from experiments.gradients.jacobians import ACTIVATIONS, ORTHOGONAL, elman_problem
 from jaxrnn.diagnostics import carry_norms, gradient_norms, last_output_sensitivity
 
 MAX_NORM, RATE = 1.0, 0.01
@@ -43,11 +44,9 @@ class Warned(NamedTuple):
     """One network before training; the loss is the mean of the last output.
 
     Attributes:
-        name: One of `NETS`.
         norms: Of the carry after every step, `[T]`, with inputs at every step.
         silent_norms: The same with an input at the first step only.
-        recurrent: Norm of the gradient of the recurrent kernel.
-        inputs: Norm of the gradient of what reads the inputs.
+        ratio: Norm of the gradient of what reads the carry, over that of what reads the inputs.
         sensitivity: Of the last output to every input, `[T]`.
         long_share: What steps more than `RECENT` back contribute to the gradient, relative to it.
         raw: Norm of the whole gradient.
@@ -58,11 +57,9 @@ class Warned(NamedTuple):
         nothing: How many of the T inputs the loss does not depend on at all, in float32.
     """
 
-    name: str
     norms: np.ndarray
     silent_norms: np.ndarray
-    recurrent: float
-    inputs: float
+    ratio: float
     sensitivity: np.ndarray
     long_share: float
     raw: float
@@ -72,39 +69,41 @@ class Warned(NamedTuple):
     norm_updated: float
     nothing: int
 
+    @property
+    def reach(self) -> float:
+        """Sensitivity to the first input, relative to that to the last."""
+        return self.sensitivity[0] / self.sensitivity[-1]
+
 
 def warn(config: Config, name: str) -> Warned:
     """All quantities of one network."""
     net = NETS[name]
-    cell = _cell(config.num_units, net.activation)
-    params, xs = _problem(config, net)
-    whole, recent = (gradient(cell, params, xs, steps) for steps in (len(xs), RECENT))
+    cell = jr.elman(config.num_units, net.activation)
+    params, xs = elman_problem(
+        config, net.gain, ORTHOGONAL, config.first_seed, input_scale=net.input_scale
+    )
+    slope = gradient(cell, params, xs, len(xs))
     clip = optax.clip_by_global_norm(MAX_NORM)
-    clipped, _ = clip.update(whole, clip.init(params))
-    scale = norm(clipped) / norm(whole)
-    updated = jax.tree.map(lambda leaf, slope: leaf - RATE * slope, params, clipped)
-    by_part = gradient_norms(whole)
+    clipped, _ = clip.update(slope, clip.init(params))
+    updated = jax.tree.map(lambda leaf, one: leaf - RATE * one, params, clipped)
+    by_part: Any = gradient_norms(slope)
+    whole, short = flat(slope), flat(clipped)
+    recent = flat(gradient(cell, params, xs, RECENT))
+    size, clipped_size = (float(np.linalg.norm(one)) for one in (whole, short))
     sensitivity = np.asarray(last_output_sensitivity(cell, params, xs), np.float64)
     return Warned(
-        name,
-        np.asarray(carry_norms(cell, params, xs).h, np.float64),
-        np.asarray(carry_norms(cell, params, xs.at[1:].set(0)).h, np.float64),
-        float(by_part.recurrent),
-        float(by_part.input),
-        sensitivity,
-        share(whole, recent),
-        norm(whole),
-        norm(clipped),
-        _cosine(whole, clipped),
-        share(clipped, jax.tree.map(lambda leaf: np.float64(leaf) * scale, recent)),
-        float(carry_norms(cell, updated, xs).h[-1]),
-        int((sensitivity == 0).sum()),
+        norms=np.asarray(carry_norms(cell, params, xs).h, np.float64),
+        silent_norms=np.asarray(carry_norms(cell, params, xs.at[1:].set(0)).h, np.float64),
+        ratio=float(by_part.recurrent / by_part.input),
+        sensitivity=sensitivity,
+        long_share=share(whole, recent),
+        raw=size,
+        clipped=clipped_size,
+        cosine=float(whole @ short) / (size * clipped_size),
+        long_share_clipped=share(short, recent * clipped_size / size),
+        norm_updated=float(carry_norms(cell, updated, xs).h[-1]),
+        nothing=int((sensitivity == 0).sum()),
     )
-
-
-@functools.cache
-def _cell(num_units, activation):
-    return jr.elman(num_units, activation)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -119,32 +118,12 @@ def gradient(cell: jr.Cell, params: Any, xs: Any, num_steps: Any) -> Any:
     return jax.grad(loss)(params)
 
 
-def share(whole: Any, recent: Any) -> float:
+def share(whole: np.ndarray, recent: np.ndarray) -> float:
     """‖whole - recent‖ / ‖whole‖; NaN where the gradient is zero."""
-    difference = jax.tree.map(lambda a, b: np.float64(a) - np.float64(b), whole, recent)
-    return norm(difference) / norm(whole) if norm(whole) else float("nan")
+    size = np.linalg.norm(whole)
+    return float(np.linalg.norm(whole - recent) / size) if size else float("nan")
 
 
-def norm(tree: Any) -> float:
-    """Of all leaves, in float64."""
-    return float(np.linalg.norm(_flat(tree)))
-
-
-def _cosine(first, second):
-    lengths = norm(first) * norm(second)
-    return float(_flat(first) @ _flat(second)) / lengths if lengths else float("nan")
-
-
-def _flat(tree):
-    return np.concatenate(
-        [np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)]
-    )
-
-
-def _problem(config, net):
-    generator = np.random.default_rng((config.first_seed, 2))
-    kernel = generator.standard_normal((NUM_INPUTS, config.num_units)) / np.sqrt(NUM_INPUTS)
-    recurrent = net.gain * recurrent_kernel(ORTHOGONAL, config.num_units, config.first_seed)
-    arrays = net.input_scale * kernel, recurrent, np.zeros(config.num_units)
-    xs = generator.standard_normal((config.num_steps, NUM_INPUTS))
-    return jr.cells.ElmanParams(*map(jnp.float32, arrays)), jnp.float32(xs)
+def flat(tree: Any) -> np.ndarray:
+    """All numbers of a tree in float64."""
+    return np.asarray(ravel_pytree(tree)[0], np.float64)

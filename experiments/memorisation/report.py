@@ -1,20 +1,20 @@
-"""The page to point at, tables and figures."""
+"""What is reported: the page to point at, and how far back the models reach."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from experiments.frame.legacy import Page, Picture
-from experiments.frame.models import LABELS, count_params
-from experiments.frame.run_folder import RunFolder
-from experiments.frame.tables import Table, markdown, show
-from experiments.frame.verdicts import Expectation, Verdict, verdicts_table, what_failed
-from experiments.memorisation import plots
+from experiments.frame.models import count_params
+from experiments.frame.report import Picture, Report
+from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
+from experiments.frame.verdicts import Expectation, Verdict
+from experiments.memorisation import figures
 from experiments.memorisation.config import Config
-from experiments.memorisation.interactive import interactive_page
-from experiments.memorisation.results import Chosen, Traced
+from experiments.memorisation.measure import Results, Traced
+from experiments.memorisation.page import interactive_page
 
 CLAIM = (
     "Models with similar bits per character can use their context in different ways. The page "
@@ -22,15 +22,15 @@ CLAIM = (
     "earlier ones the prediction of it depends on, in three models side by side. The numbers are "
     "gradients in these examples, a diagnostic and not a ranking."
 )
-DISTANCES = (1, 4, 16, 64)
-NEAR_BITS, FAR, RATIO = 0.15, 16, 1.5
 CAPTIONS = {
     "passage": "A held-out passage as the page shows it, pointed at the outlined character: on "
     "what the prediction of it depends. The scale is the same for all.",
-    "maps": "All predictions of that passage (rows) by all characters in front (columns).",
+    "maps": "All predictions of that passage (rows) by all characters before (columns).",
     "reach": "Share of the gradient by distance, a mean over the second halves of all passages; "
     "right: what comes from further back than a distance.",
 }
+DISTANCES = (1, 4, 16, 64)
+NEAR_BITS, FAR, RATIO = 0.15, 16, 1.5
 CAUSAL = Expectation(
     "1 nothing depends on what comes later", "no gradient to the character itself or on"
 )
@@ -41,100 +41,76 @@ HIDDEN = Expectation(
 )
 
 
-def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
-    """Writes the page, rows and figures."""
-    chosen = next(one for one in results if isinstance(one, Chosen))
-    traced = [one for one in results if isinstance(one, Traced)]
+def report(config: Config, results: Results) -> Report:
+    """The page, and what the models traced so far depend on."""
+    traced = results.traced
     if not traced:
-        return Page("memorisation", CLAIM, [], [], [], [])
-    lines = verdicts(traced)
-    tables = [
-        verdicts_table("What was expected, and what was measured", lines),
-        _reach_table(traced),
-    ]
-    folder.write_text("memorisation.html", interactive_page(chosen, traced))
-    folder.write_csv("reach.csv", _reach_rows(traced))
-    plots.passage(chosen, traced, folder.path("passage.png"))
-    plots.maps(traced, folder.path("maps.png"))
-    plots.reach(traced, folder.path("reach.png"))
-    pictures = [Picture(f"{name}.png", caption) for name, caption in CAPTIONS.items()]
-    folder.write_text("summary.md", "\n".join(["# memorisation\n", *map(markdown, tables)]))
-    for table in tables:
-        show(table)
-    return Page("memorisation", CLAIM, tables, pictures, _found(traced), what_failed(lines))
+        return Report(CLAIM, verdicts=judged(traced))
+    return Report(
+        CLAIM,
+        verdicts=judged(traced),
+        trainings=[
+            Training({"model": one.model.mixer}, [config.seed], one.fitted)
+            for one in traced
+            if one.fitted is not None
+        ],
+        pictures=[
+            Picture(name, getattr(figures, name)(results), caption)
+            for name, caption in CAPTIONS.items()
+        ],
+        tables=[_reach_table(traced)],
+        found=[
+            f"{one.model.label}: {one.bits:.2f} bits per character on the passages; "
+            f"{one.beyond(FAR):.0%} of the gradient from more than {FAR} characters back."
+            for one in traced
+        ],
+        files={
+            "memorisation.html": interactive_page(results),
+            "reach.csv": [
+                {"model": one.model.mixer, "characters_back": place, "share": float(share)}
+                for one in traced
+                for place, share in enumerate(one.by_distance(), 1)
+            ],
+        },
+    )
 
 
-def verdicts(traced: Sequence[Traced]) -> list[Verdict]:
+def judged(traced: Sequence[Traced]) -> list[Verdict]:
     """Both lines."""
-    late = max(float(abs(_not_before(one)).max()) for one in traced)
-    return [CAUSAL.verdict(f"the largest is {late:g}", late == 0), _hidden(traced)]
+    return [CAUSAL.judge(_causal, traced), HIDDEN.judge(_hidden, list(combinations(traced, 2)))]
 
 
-def _not_before(one: Traced):
-    """The strengths from the character itself on; the rest is 0."""
-    return np.triu(one.connections.strength)
+def _causal(traced: Sequence[Traced]) -> tuple[str, Any]:
+    """All strengths from the character itself on must be 0."""
+    late = max(float(abs(np.triu(one.strength)).max()) for one in traced)
+    return f"the largest is {late:g}", late == 0
 
 
-def _hidden(traced):
-    if len(traced) < 2:
-        return HIDDEN.not_run()
-    pairs = [pair for pair in combinations(traced, 2) if _gap(pair) <= NEAR_BITS]
-    if not pairs:
-        least = min(map(_gap, combinations(traced, 2)))
-        return HIDDEN.verdict(f"no two models so near, the least gap is {least:.2f} bits", False)
-    ratio, names = max((_ratio(pair), _names(pair)) for pair in pairs)
-    return HIDDEN.verdict(f"{names}: {ratio:.1f}", ratio >= RATIO)
-
-
-def _gap(pair):
-    one, other = pair
-    return abs(one.connections.bits - other.connections.bits)
-
-
-def _ratio(pair):
-    less, more = sorted(one.beyond(FAR) for one in pair)
-    return more / max(less, 1e-9)
-
-
-def _names(pair):
-    return " and ".join(LABELS[one.model.mixer] for one in pair)
+def _hidden(pairs: Sequence[tuple[Traced, Traced]]) -> tuple[str, Any]:
+    gaps = [abs(one.bits - other.bits) for one, other in pairs]
+    near = [pair for pair, gap in zip(pairs, gaps, strict=True) if gap <= NEAR_BITS]
+    if not near:
+        return f"no two models so near, the least gap is {min(gaps):.2f} bits", False
+    ratios = {}
+    for pair in near:
+        less, more = sorted(one.beyond(FAR) for one in pair)
+        ratios[" and ".join(one.model.label for one in pair)] = more / max(less, 1e-9)
+    names = max(ratios, key=lambda names: ratios[names])
+    return f"{names}: {ratios[names]:.1f}", ratios[names] >= RATIO
 
 
 def _reach_table(traced: Sequence[Traced]) -> Table:
+    distances = [distance for distance in DISTANCES if distance < len(traced[0].by_distance())]
     rows = [
-        (
-            LABELS[one.model.mixer],
-            f"{count_params(one.params):,}",
-            f"{one.connections.bits:.3f}",
-            *(
-                f"{100 * one.beyond(distance):.1f}"
-                for distance in DISTANCES
-                if distance < _length(one)
-            ),
-        )
+        {
+            "model": one.model.label,
+            "parameters": f"{count_params(one.params):,}",
+            "bits on the passages": f"{one.bits:.3f}",
+            **{f"beyond {d} (%)": f"{100 * one.beyond(d):.1f}" for d in distances},
+        }
         for one in traced
     ]
-    columns = ("model", "parameters", "bits on the passages")
-    columns += tuple(f"beyond {d} (%)" for d in DISTANCES if d < _length(traced[0]))
     title = (
         "Bits per character, and the share of the gradient from more than so many characters back"
     )
-    return Table(title, columns, rows)
-
-
-def _length(one):
-    return len(one.by_distance())
-
-
-def _reach_rows(traced: Sequence[Traced]) -> Iterator[dict[str, Any]]:
-    for one in traced:
-        for place, share in enumerate(one.by_distance(), 1):
-            yield {"model": one.model.mixer, "characters_back": place, "share": float(share)}
-
-
-def _found(traced: Sequence[Traced]) -> list[str]:
-    return [
-        f"{LABELS[one.model.mixer]}: {one.connections.bits:.2f} bits per character on the "
-        f"passages; {one.beyond(FAR):.0%} of the gradient from more than {FAR} characters back."
-        for one in traced
-    ]
+    return Table.of(title, rows)

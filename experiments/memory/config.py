@@ -1,23 +1,29 @@
 """The options of the experiment."""
 
 import dataclasses
-from pathlib import Path
+from typing import Annotated
 
 from experiments.frame.options import (
+    Count,
+    Counts,
+    Positive,
+    Requirement,
+    TrainingOptions,
+    among,
+    at_least,
+    multiple_of,
     require,
-    require_counts,
-    require_each_once,
-    require_positive,
-    require_seed,
+    within,
 )
-from experiments.memory.networks import MIXERS
-from experiments.memory.tasks import NUM_KEPT, TASKS
+from experiments.memory.task import MIXERS, NUM_KEPT, TASKS
 
-UPDATES_PER_CALL = 25
+UPDATES_PER_EPOCH = 25
+Updates = Annotated[int, multiple_of(UPDATES_PER_EPOCH)]
+WITH_ONE = Requirement(lambda values: 1 in values, "with a 1 among them")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(TrainingOptions):
     """What a state of fixed width can carry, by counting and by learning.
 
     First by counting: a state of H numbers with p bits each has 2^(p H) values, so of the 2^n
@@ -25,106 +31,71 @@ class Config:
     cells whose carry is rounded to p bits, and the states are counted; one bit is enough for
     parity. Then by learning: parity, copying, selective copy, induction and adding, by ten models
     and two twins in the same two blocks with as many parameters, on short rows; all are asked on
-    rows up to eight times as long. What is known to be learnt, and to hold on longer rows, stands
-    in the code before the run.
+    rows up to eight times as long. What is known to be learnt, and to hold on longer rows, is in
+    the code before the run.
     """
 
-    tasks: tuple[str, ...] = tuple(TASKS)
+    QUICK = {
+        "tasks": ("parity",),
+        "models": ("gru", "positive", "signed"),
+        "parity_seeds": 2,
+        "num_blocks": 1,
+        "history_bits": 10,
+        "updates": 300,
+        "state_bits": (1, 2),
+        "state_updates": 250,
+    }
+
+    tasks: Annotated[tuple[str, ...], among(TASKS)] = tuple(TASKS)
     """Names of tasks."""
-    models: tuple[str, ...] = tuple(MIXERS)
+    models: Annotated[tuple[str, ...], among(MIXERS)] = tuple(MIXERS)
     """Names of models."""
-    parity_seeds: int = 6
+    parity_seeds: Count = 6
     """Trainings of every model on parity, which differ in initial parameters and rows."""
-    seeds: int = 1
+    seeds: Count = 1
     """Trainings of every model on every other task."""
-    first_seed: int = 0
-    """The smallest seed; the others follow it."""
-    num_params: int = 8000
+    num_params: Count = 8000
     """Parameters of a model, to be met as near as its width allows."""
-    num_blocks: int = 2
+    num_blocks: Count = 2
     """Blocks on each other."""
-    train_steps: int = 16
+    train_steps: Annotated[int, at_least(2 * NUM_KEPT)] = 16
     """Steps of the longest rows to learn from; the shorter ones come first."""
-    longer: tuple[int, ...] = (1, 2, 4, 8)
+    longer: Annotated[Counts, WITH_ONE] = (1, 2, 4, 8)
     """How many times as long as these the rows to be asked on are."""
-    updates: int = 800
+    updates: Updates = 800
     """Updates of a training; a multiple of 25."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Rows an update."""
-    test_rows: int = 64
+    test_rows: Count = 64
     """Rows of each length to be asked on."""
-    learning_rate: float = 5e-3
+    learning_rate: Positive = 5e-3
     """Of Adam at its highest; it falls to zero along a cosine."""
-    gradient_clip: float = 1.0
-    """Largest global norm of a gradient."""
-    state_bits: tuple[int, ...] = (1, 2, 3)
+    state_bits: Counts = (1, 2, 3)
     """Bits a number of the carry is rounded to."""
-    state_units: tuple[int, ...] = (2, 4)
+    state_units: Counts = (2, 4)
     """Numbers in the carry that is rounded."""
-    history_bits: int = 16
+    history_bits: Annotated[int, within(1, 20)] = 16
     """Bits of the longest histories, all of which are run through these cells."""
-    state_updates: int = 1500
+    state_updates: Updates = 1500
     """Updates of the cells with a rounded carry; a multiple of 25."""
-    out: Path | None = None
-    """A new folder to write to; runs/memory/TIME when left out."""
-    resume: Path | None = None
-    """The folder of an interrupted or killed run with the same options, to go on from."""
-    quick: bool = False
-    """A short form: three models of one block on parity, two seeds, fewer updates."""
-
-    @classmethod
-    def quick_form(cls) -> "Config":
-        """What `--quick` makes the defaults."""
-        return cls(
-            tasks=("parity",),
-            models=("gru", "positive", "signed"),
-            parity_seeds=2,
-            num_blocks=1,
-            history_bits=10,
-            updates=300,
-            state_bits=(1, 2),
-            state_updates=250,
-            quick=True,
-        )
-
-    @property
-    def replicas(self) -> list[tuple[str, int]]:
-        """Task and seed of the trainings of a model, which run side by side."""
-        return [
-            (task, self.first_seed + number)
-            for task in self.tasks
-            for number in range(self.parity_seeds if task == "parity" else self.seeds)
-        ]
-
-    def places(self, task: str) -> list[int]:
-        """Where the trainings of a task are among all."""
-        return [place for place, (other, _) in enumerate(self.replicas) if other == task]
 
     @property
     def test_lengths(self) -> list[int]:
-        """Steps of the rows to be asked on."""
+        """Steps of the rows to be asked on; the first is that of the longest learnt from."""
         return [self.train_steps * times for times in sorted(self.longer)]
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Units and bits of every carry that is rounded."""
+        return [(units, bits) for units in self.state_units for bits in self.state_bits]
+
+    def seeds_of(self, task: str) -> range:
+        """The seeds of the trainings of a model on a task."""
+        number = self.parity_seeds if task == "parity" else self.seeds
+        return range(self.first_seed, self.first_seed + number)
+
     def check(self) -> None:
-        """Raises ExperimentError for a value that cannot be run."""
-        for name in ("updates", "state_updates"):
-            value = getattr(self, name)
-            expected = f"a positive multiple of {UPDATES_PER_CALL}"
-            require(value >= 1 and value % UPDATES_PER_CALL == 0, name, self, expected)
-        for name, known in (("tasks", TASKS), ("models", MIXERS)):
-            require_each_once(self, name)
-            names = getattr(self, name)
-            require(set(names) <= set(known), name, self, f"of {', '.join(known)}")
-        for name in ("longer", "state_bits", "state_units"):
-            require_each_once(self, name)
-            require(min(getattr(self, name)) >= 1, name, self, "from 1 on")
-        require(1 in self.longer, "longer", self, "with a 1 among them")
-        require_counts(
-            self, "parity_seeds", "seeds", "num_params", "num_blocks", "batch_size", "test_rows"
-        )
-        require_seed(self)
-        require_positive(self, "learning_rate", "gradient_clip")
-        require(self.train_steps >= 2 * NUM_KEPT, "train_steps", self, f"at least {2 * NUM_KEPT}")
+        """Also checks that histories are longer than what the largest carry can hold."""
+        super().check()
         most = max(self.state_bits) * max(self.state_units)
-        require(1 <= self.history_bits <= 20, "history_bits", self, "from 1 to 20")
         require(most < self.history_bits, "state_bits", self, "below --history-bits, times units")

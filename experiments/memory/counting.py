@@ -1,41 +1,52 @@
 """Counts the states that all binary histories end in, and what can be read from them."""
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import jaxrnn as jr
-from jaxrnn.types import Cell
+from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.fitting import Fitter
+from experiments.memory.config import UPDATES_PER_EPOCH, Config
+
+READER_UNITS = 64
+BATCH = 64
 
 
 class Counted(NamedTuple):
-    """What a cell makes of all histories of n = 1 … N bits.
+    """What a cell with H numbers of p bits makes of all histories of n = 1 … N bits.
 
-    Attributes:
-        kind: The cell.
-        units: Numbers in its carry, H.
-        capacity: Bits its carry has, p H.
-        states: Different carries, `[N]`.
-        bits_right: Share of the bits that the best reader of the carry gets right, `[N]`.
+    `states [N]` counts different carries, and `bits_right [N]` is the share of the bits that the
+    best reader of the carry gets right.
     """
 
     kind: str
-    units: int
-    capacity: int
+    units: int  # H
+    capacity: int  # p H
     states: np.ndarray
     bits_right: np.ndarray
 
     @property
     def name(self) -> str:
-        """The cell with the size of its carry."""
         return f"{self.kind}, {self.units} × {self.capacity // self.units} bits"
 
     @property
-    def histories_right(self) -> np.ndarray:
-        """Share of the histories that the best reader gets right as a whole: one a state."""
-        return self.states / 2.0 ** np.arange(1, len(self.states) + 1)
+    def steps(self) -> range:
+        return range(1, len(self.states) + 1)
+
+    @property
+    def most_states(self) -> np.ndarray:
+        """2^min(n, p H), `[N]`: no cell can have more."""
+        return 2 ** np.minimum(self.capacity, self.steps)
+
+    @property
+    def most_bits_right(self) -> np.ndarray:
+        return np.array([most_bits_right(self.capacity, step) for step in self.steps])
 
 
 def all_histories(num_steps: int) -> np.ndarray:
@@ -45,7 +56,7 @@ def all_histories(num_steps: int) -> np.ndarray:
 
 
 def count(kind: str, units: int, capacity: int, codes: np.ndarray) -> Counted:
-    """From the carries of all histories as integers, `[2^N, N]`, one behind each step."""
+    """From the carries of all histories as integers, `[2^N, N]`, one after each step."""
     num_steps = codes.shape[1]
     states, bits_right = [], []
     for step in range(1, num_steps + 1):
@@ -57,11 +68,6 @@ def count(kind: str, units: int, capacity: int, codes: np.ndarray) -> Counted:
         ones = np.stack([np.bincount(places, weights=bits) for bits in histories.T])
         bits_right.append(np.maximum(ones, ends_here - ones).sum() / histories.size)
     return Counted(kind, units, capacity, np.array(states), np.array(bits_right))
-
-
-def most_states(capacity: int, num_steps: int) -> int:
-    """2^min(n, p H): no cell can have more."""
-    return 2 ** min(capacity, num_steps)
 
 
 def most_bits_right(capacity: int, num_steps: int) -> float:
@@ -79,7 +85,7 @@ def most_bits_right(capacity: int, num_steps: int) -> float:
     return 1 - wrong / (total * num_steps)
 
 
-def shift_register(num_units: int, bits: int) -> Cell:
+def shift_register(num_units: int, bits: int) -> jr.Cell:
     """Holds the last p H bits of its input: H integers of p bits, the newest lowest.
 
     hₜ[0] = (2 hₜ₋₁[0] + xₜ) mod 2^p,   hₜ[i] = (2 hₜ₋₁[i] + top bit of hₜ₋₁[i - 1]) mod 2^p
@@ -91,34 +97,148 @@ def shift_register(num_units: int, bits: int) -> Cell:
         entering = jnp.concatenate([bit.astype(carry.dtype), top[..., :-1]], axis=-1)
         return (2 * carry + entering) % 2**bits
 
+    return _without_params(advance, num_units, jnp.int32)
+
+
+def parity_cell() -> jr.Cell:
+    """One bit of state: hₜ = hₜ₋₁ xor xₜ."""
+    return _without_params(lambda params, carry, bit: carry ^ (bit == 1), 1, bool)
+
+
+def _without_params(advance, num_units, dtype):
     def initial_carry(params, batch_shape=()):
         del params
-        return jnp.zeros((*batch_shape, num_units), jnp.int32)
+        return jnp.zeros((*batch_shape, num_units), dtype)
 
     return jr.simple_cell(
         lambda key, num_inputs: (), advance, num_units, initial_carry=initial_carry
     )
 
 
-def parity_cell() -> Cell:
-    """One bit of state: hₜ = hₜ₋₁ xor xₜ."""
-
-    def advance(params, carry, bit):
-        del params
-        return carry ^ (bit == 1)
-
-    def initial_carry(params, batch_shape=()):
-        del params
-        return jnp.zeros((*batch_shape, 1), bool)
-
-    return jr.simple_cell(lambda key, num_inputs: (), advance, 1, initial_carry=initial_carry)
-
-
-def carries_of_all(cell: Cell, params: Any, histories: np.ndarray) -> np.ndarray:
-    """The carry behind every step, for a cell whose output is its carry, `[2^N, N, H]`."""
+def carries_of_all(cell: jr.Cell, params: Any, histories: np.ndarray) -> np.ndarray:
+    """The carry after every step, for a cell whose output is its carry, `[2^N, N, H]`."""
     return np.asarray(jr.unroll(cell, params, histories[..., None].astype(np.float32)).outputs)
 
 
 def as_codes(levels: np.ndarray, num_levels: int) -> np.ndarray:
     """Levels `[..., H]` from 0 to `num_levels` - 1 as one integer."""
     return levels.astype(np.int64) @ num_levels ** np.arange(levels.shape[-1])
+
+
+def one_bit(history_bits: int) -> Counted:
+    """The parity cell; `bits_right` is the share of histories whose parity it holds."""
+    histories, cell = all_histories(history_bits), parity_cell()
+    carries = carries_of_all(cell, (), histories)
+    counted = count("parity", 1, jr.state_capacity_bits(cell, ()), as_codes(carries, 2))
+    right = carries[..., 0] == histories.cumsum(axis=1) % 2
+    return counted._replace(bits_right=right.mean(axis=0))
+
+
+def registers(pairs: Iterable[tuple[int, int]], history_bits: int) -> list[Counted]:
+    """Shift registers with so many numbers of so many bits."""
+    histories, counted = all_histories(history_bits), []
+    for units, bits in pairs:
+        cell = shift_register(units, bits)
+        capacity = jr.state_capacity_bits(cell, (), bits_per_number=bits)
+        codes = as_codes(carries_of_all(cell, (), histories), 2**bits)
+        counted.append(count("shift register", units, capacity, codes))
+    return counted
+
+
+# Cells whose carry is rounded to a few bits a number, trained to give the whole history back.
+
+
+class Rounding(NamedTuple):
+    """`levels`, 2^p values in (-1, 1) for a number, and `kept [H]`, which numbers there are."""
+
+    levels: Any
+    kept: Any
+
+
+def rounded(cell: jr.Cell, rounding: Rounding) -> jr.Cell:
+    """The cell with its carry on the middles of equal parts of (-1, 1); 0 where not `kept`.
+
+    The derivative is that without rounding (Bengio et al. 2013, the straight-through estimator).
+    """
+
+    def advance(params, carry, z):
+        h = cell.advance(params, carry, z).h
+        middle = (2 * to_levels(h, rounding.levels) + 1) / rounding.levels - 1
+        h = h + jax.lax.stop_gradient(middle - h)
+        return carry._replace(h=jnp.where(rounding.kept, h, 0))
+
+    return cell._replace(advance=advance)
+
+
+def to_levels(h: Any, levels: Any) -> Any:
+    """Which of the equal parts of (-1, 1) a number lies in, from 0 on."""
+    return jnp.clip(jnp.floor((h + 1) / 2 * levels), 0, levels - 1)
+
+
+def make_roundings(config: Config) -> Rounding:
+    """Of every pair of units and bits, all with as many units as the largest."""
+    units = np.arange(max(config.state_units))
+    return Rounding(
+        levels=np.array([2.0**bits for _, bits in config.pairs], np.float32),
+        kept=np.stack([units < number for number, _ in config.pairs]),
+    )
+
+
+def initial_params(config: Config) -> Any:
+    """An Elman cell, and the two layers that read the history from its carry, for every pair."""
+    cell = jr.elman(max(config.state_units))
+    network = jr.serial(cell, jr.dense(READER_UNITS), jr.dense(config.history_bits))
+    keys = jax.random.split(jax.random.key(config.first_seed), len(config.pairs))
+    return jax.vmap(lambda key: network.init(key, 1))(keys)
+
+
+def rounded_carries(params: Any, rounding: Rounding, bits: Any) -> Any:
+    """The carry of the Elman cell `[..., T, H]` after every bit."""
+    cell = rounded(jr.elman(rounding.kept.shape[-1]), rounding)
+    return jr.unroll(cell, params, 2.0 * bits[..., None] - 1).outputs
+
+
+def reading_loss(params: Any, batch: tuple[Rounding, Any], key: Any) -> Any:
+    """The mean loss of all bits read until then, after every step."""
+    del key
+    (cell, hidden, reader), (rounding, bits) = params, batch
+    carries = rounded_carries(cell, rounding, bits)
+    features = jax.nn.gelu(jr.unroll(jr.dense(READER_UNITS), hidden, carries).outputs)
+    logits = jr.unroll(jr.dense(bits.shape[-1]), reader, features).outputs
+    steps = np.arange(bits.shape[-1])
+    ago = steps[:, None] - steps  # the reader's outputs are the newest bit, the one before, …
+    losses = optax.losses.sigmoid_binary_cross_entropy(logits, bits[..., np.maximum(ago, 0)])
+    return (losses * (ago >= 0)).sum() / (losses.shape[0] * (ago >= 0).sum()), {}
+
+
+def train_rounded(
+    config: Config, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
+) -> list[Counted]:
+    """Trains all pairs side by side, on the same histories, and counts what they tell apart."""
+    num_pairs, updates = len(config.pairs), config.state_updates
+    roundings = jax.tree.map(
+        lambda leaf: np.repeat(leaf[:, None], UPDATES_PER_EPOCH, axis=1), make_roundings(config)
+    )
+
+    def batches(epoch):
+        rng = np.random.default_rng([config.first_seed, epoch])
+        bits = rng.integers(0, 2, (1, UPDATES_PER_EPOCH, BATCH, config.history_bits))
+        return roundings, np.repeat(bits.astype(np.float32), num_pairs, axis=0)
+
+    fitter = Fitter(reading_loss, optax.adam(optax.cosine_decay_schedule(1e-2, updates)))
+    epochs, params = updates // UPDATES_PER_EPOCH, initial_params(config)
+    fitted = fitter.fit_seeds(
+        "rounded", params, batches, epochs, checkpoints, epoch_done=epoch_done
+    )
+    return count_rounded(config, fitted.params)
+
+
+def count_rounded(config: Config, params: Any) -> list[Counted]:
+    histories = all_histories(config.history_bits).astype(np.float32)
+    carries_of, roundings, counted = jax.jit(rounded_carries), make_roundings(config), []
+    for index, (units, bits) in enumerate(config.pairs):
+        one, rounding = jax.tree.map(lambda leaf: leaf[index], (params[0], roundings))  # noqa: B023
+        carries = carries_of(one, rounding, histories)[..., :units]
+        codes = as_codes(np.asarray(to_levels(carries, rounding.levels)), 2**bits)
+        counted.append(count("Elman", units, units * bits, codes))
+    return counted

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.data.employment import INDUSTRIES
 from experiments.frame.figures import PALETTE, draw_seeds, new_figure
 from experiments.minimal.expect import CAUGHT, TOLERANCE
-from experiments.minimal.forecasts import change_errors, run_freely
+from experiments.minimal.forecasts import change_errors
 from experiments.minimal.measure import Evaluated
 from experiments.minimal.task import scale, scaled_changes
 from experiments.minimal.train import Trained
@@ -101,9 +101,9 @@ def horizons(evaluated: Evaluated) -> Figure:
     left.set_ylabel("error of the change (mean absolute changes)")
     left.set_ylim(bottom=0)
     left.set_title("GRU, the same months read two ways")
-    freely = run_freely(evaluated.entries)
-    for (entry, levels), (color, style) in zip(freely, _styles(), strict=False):
-        errors = levels.mean(axis=(0, 1, 2))
+    freely = [entry for entry in evaluated.entries if entry.levels is not None]
+    for entry, (color, style) in zip(freely, _styles(), strict=False):
+        errors = entry.levels.mean(axis=(0, 1, 2))
         width = 2.4 if entry.name == "GRU" else 1.2
         right.plot(months, errors, style, color=color, linewidth=width, label=_called(entry))
     right.set_yscale("log", base=2)

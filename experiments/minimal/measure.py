@@ -9,13 +9,14 @@ import numpy as np
 from experiments.data.employment import load_employment
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
-from experiments.minimal.baselines import Baseline, make_baselines
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
 from experiments.minimal.forecasts import (
+    Baseline,
     Entry,
     Forecasts,
     baseline_entry,
     free_runner,
+    make_baselines,
     make_forecasts,
     model_entry,
     one_step_runner,
@@ -35,60 +36,31 @@ from experiments.minimal.train import Setting, Trained, overfit, train
 PIECES = (30, 17, 24)
 
 
-class Choice(NamedTuple):
-    """A setting trained on the months before those to choose by, and its errors there, `[S]`."""
-
-    trained: Trained
-    errors: np.ndarray
-
-    @property
-    def error(self) -> float:
-        """The mean over the seeds that did not fail; infinite if all did."""
-        kept = self.trained.fitted.of_good_seeds(self.errors)
-        return float(kept.mean()) if len(kept) else float("inf")
-
-
 class Evaluated(NamedTuple):
-    """What came out of the models that were trained for the test.
+    """What came out of the models that were trained for the test."""
 
-    Attributes:
-        task: The series and their split.
-        padding: What padding changed.
-        boundaries: How far every right and wrong way is from the sequences alone.
-        forecasts: Of the GRU.
-        leaks: What of the training depends on what is tested on.
-        entries: Errors of the GRU, of its stateless twin, and of every baseline.
-        baselines: The baselines themselves.
-    """
-
-    task: Task
-    padding: PaddingProbe
-    boundaries: list[Difference]
-    forecasts: Forecasts
-    leaks: list[str]
-    entries: list[Entry]
-    baselines: list[Baseline]
+    task: Task  # the series and their split
+    padding: PaddingProbe  # what padding changed
+    boundaries: list[Difference]  # how far every right and wrong way is from the sequences alone
+    forecasts: Forecasts  # of the GRU
+    leaks: list[str]  # what of the training depends on what is tested on
+    entries: list[Entry]  # errors of the GRU, of its stateless twin, and of every baseline
+    baselines: list[Baseline]  # the baselines themselves
 
 
 class Results(NamedTuple):
-    """What was measured so far.
+    """What was measured so far."""
 
-    Attributes:
-        overfit: The training on the short sequence.
-        choices: Every setting to choose from.
-        finals: The chosen setting and its stateless twin, trained for the test.
-        evaluated: What the test and the probes say.
-    """
-
-    overfit: Trained
-    choices: tuple[Choice, ...] = ()
+    overfit: Trained  # the training on the short sequence
+    choices: tuple[Trained, ...] = ()  # every setting to choose from
+    # the chosen setting and its stateless twin, trained for the test
     finals: tuple[Trained, ...] = ()
-    evaluated: Evaluated | None = None
+    evaluated: Evaluated | None = None  # what the test and the probes say
 
     @property
     def trainings(self) -> list[Trained]:
         """All trainings, in the order in which they were run."""
-        return [self.overfit, *(choice.trained for choice in self.choices), *self.finals]
+        return [self.overfit, *self.choices, *self.finals]
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
@@ -106,11 +78,11 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         yield results
         for setting in settings:
             bar.stage(setting.name)
-            choice = _choice(config, task, setting, checkpoints, bar.advance)
-            bar.finish_stage(f"{setting.name}: validation error {choice.error:.3f}")
-            results = results._replace(choices=(*results.choices, choice))
+            trained = _train_to_choose(config, task, setting, checkpoints, bar.advance)
+            bar.finish_stage(f"{setting.name}: validation error {trained.error:.3f}")
+            results = results._replace(choices=(*results.choices, trained))
             yield results
-        best = min(results.choices, key=lambda choice: choice.error).trained.setting
+        best = min(results.choices, key=lambda trained: trained.error).setting
         for setting in (best, best._replace(stateless=True)):
             bar.stage(f"{setting.name}, for the test")
             series = training_changes(task, task.test_from)
@@ -130,14 +102,14 @@ def settings_to_choose_from(config: Config) -> list[Setting]:
     return list(dict.fromkeys(settings))
 
 
-def _choice(config, task, setting, checkpoints, epoch_done) -> Choice:
+def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
     """Trains on the months before those to choose by, and scores the training industries there."""
     cut = task.validation_from
     trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, epoch_done)
     known = scaled_changes(task, cut)[task.is_training, : task.test_from]
     forecasts = one_step_runner(setting, trained.fitted.params)(known)
     errors = np.abs(forecasts - known[:, 1:])[..., cut - 1 :].mean(axis=(1, 2))
-    return Choice(trained, errors)
+    return trained._replace(errors=errors)
 
 
 def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Evaluated:

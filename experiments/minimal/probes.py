@@ -11,23 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.minimal.baselines import make_baselines
+from experiments.minimal.forecasts import make_baselines
 from experiments.minimal.task import Task, scaled_changes, training_changes
 from experiments.minimal.train import Setting, make_model
 
 
 class PaddingProbe(NamedTuple):
-    """How many numbers differ when only padding does.
+    """How many numbers differ when only padding does."""
 
-    Attributes:
-        masked: Of outputs at real steps, the carry and gradients, with the mask.
-        unmasked: Of the carry when the mask is left out: the padding is read as data.
-        total: Numbers that were compared with the mask.
-    """
-
-    masked: int
-    unmasked: int
-    total: int
+    masked: int  # of outputs at real steps, the carry and gradients, with the mask
+    unmasked: int  # of the carry when the mask is left out: the padding is read as data
+    total: int  # numbers that were compared with the mask
 
 
 class Difference(NamedTuple):

@@ -13,7 +13,7 @@ from experiments.frame.trainings import Training
 from experiments.minimal import figures
 from experiments.minimal.config import Config
 from experiments.minimal.expect import judged
-from experiments.minimal.forecasts import Entry, change_errors, difference, run_freely
+from experiments.minimal.forecasts import Entry, change_errors, difference
 from experiments.minimal.measure import Evaluated, Results
 from experiments.minimal.task import HELD_OUT, scaled_changes
 
@@ -67,7 +67,6 @@ def report(config: Config, results: Results) -> Report:
 
 
 def _trainings(config: Config, results: Results) -> list[Training]:
-    errors = _validation_errors(results)
     return [
         Training(
             {"training": one.name},
@@ -78,15 +77,11 @@ def _trainings(config: Config, results: Results) -> list[Training]:
                 "provoked": one.provoked,
                 **one.setting._asdict(),
                 "evaluator": one.evaluator,
-                "validation_error": errors.get(one.name, ""),
+                "validation_error": "" if one.errors is None else one.errors,
             },
         )
         for one in results.trainings
     ]
-
-
-def _validation_errors(results: Results) -> dict[str, np.ndarray]:
-    return {choice.trained.name: choice.errors for choice in results.choices}
 
 
 def _error_rows(evaluated: Evaluated) -> Iterator[dict[str, Any]]:
@@ -103,29 +98,26 @@ def _error_rows(evaluated: Evaluated) -> Iterator[dict[str, Any]]:
 
 
 def _trainings_table(results: Results) -> Table:
-    errors, rows = _validation_errors(results), []
-    for one in results.trainings:
-        fitted, own = one.fitted, ~one.provoked
-        kept = own & ~fitted.failed
-        recurrent, inputs = (
-            f"{np.median(fitted.of_updates()[name][kept, -25:]):.2g}" if kept.any() else "-"
-            for name in ("recurrent_gradient_norm", "input_gradient_norm")
-        )
-        rows.append(
-            {
-                "training: width, truncation": one.name,
-                "evaluator": one.evaluator,
-                "parameters": str(fitted.num_params),
-                "validation error": mean_and_spread(errors[one.name][kept], 3)
-                if one.name in errors
-                else "-",
-                "recurrent norm": recurrent,
-                "input norm": inputs,
-                "failed seeds": share(fitted.failed[own]),
-            }
-        )
+    def norm(one, of):
+        kept = ~one.provoked & ~one.fitted.failed
+        norms = one.fitted.of_updates()[f"{of}_gradient_norm"][kept, -25:]
+        return f"{np.median(norms):.2g}" if kept.any() else "-"
+
+    def error(one):
+        known = one.errors is not None
+        return mean_and_spread(one.fitted.of_good_seeds(one.errors), 3) if known else "-"
+
+    columns = {
+        "training: width, truncation": lambda one: one.name,
+        "evaluator": lambda one: one.evaluator,
+        "parameters": lambda one: str(one.fitted.num_params),
+        "validation error": error,
+        "recurrent norm": lambda one: norm(one, "recurrent"),
+        "input norm": lambda one: norm(one, "input"),
+        "failed seeds": lambda one: share(one.fitted.failed[~one.provoked]),
+    }
     title = "Trainings: validation error; gradient norms, median of the last 25 updates"
-    return Table.of(title, rows, num_names=2)
+    return Table.by_columns(title, results.trainings, columns, num_names=2)
 
 
 def _errors_table(evaluated: Evaluated) -> Table:
@@ -163,13 +155,13 @@ def _generation_table(evaluated: Evaluated) -> Table:
 
 
 def _boundaries_table(evaluated: Evaluated) -> Table:
-    kinds = ("right", "wrong on purpose")
-    rows = [
-        {"way": one.name, "kind": kinds[one.is_fault], "difference": f"{one.value:.1e}"}
-        for one in evaluated.boundaries
-    ]
+    columns = {
+        "way": lambda one: one.name,
+        "kind": lambda one: "wrong on purpose" if one.is_fault else "right",
+        "difference": lambda one: f"{one.value:.1e}",
+    }
     title = "Several sequences in one row: difference from each alone, relative to the largest"
-    return Table.of(title, rows, num_names=2)
+    return Table.by_columns(title, evaluated.boundaries, columns, num_names=2)
 
 
 def _comparisons(entries: Sequence[Entry]) -> list[str]:
@@ -186,11 +178,11 @@ def _comparisons(entries: Sequence[Entry]) -> list[str]:
             f"One step ahead the GRU {word} {name}: {gru.one_step.mean():.3f} against "
             f"{other.one_step.mean():.3f}, difference {interval.shown(3)}."
         )
-    freely = run_freely(entries)
-    levels = {entry.name: float(errors[..., -1].mean()) for entry, errors in freely}
+    freely = [entry for entry in entries if entry.levels is not None]
+    levels = {entry.name: float(entry.levels[..., -1].mean()) for entry in freely}
     first = min(levels, key=lambda name: levels[name])
     sentences.append(
-        f"Left alone for {freely[0][1].shape[-1]} months the GRU is off by {levels['GRU']:.2f} "
+        f"Left alone for {freely[0].levels.shape[-1]} months the GRU is off by {levels['GRU']:.2f} "
         f"mean absolute changes; the smallest error is that of {first}, {levels[first]:.2f}."
     )
     names = ", ".join(name.replace("_", " ") for name in HELD_OUT)

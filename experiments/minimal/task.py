@@ -12,21 +12,13 @@ VALIDATION_MONTHS = 24
 
 
 class Task(NamedTuple):
-    """The series and how they are split; a month is an index into the last axis of `changes`.
+    """The series and how they are split; a month is an index into the last axis of `changes`."""
 
-    Attributes:
-        months: `[M]`.
-        changes: `[E, M]`, per cent.
-        is_training: bool `[E]`, False for an industry that is never trained on.
-        validation_from: The first month to choose by.
-        test_from: The first month to test on.
-    """
-
-    months: np.ndarray
-    changes: np.ndarray
-    is_training: np.ndarray
-    validation_from: int
-    test_from: int
+    months: np.ndarray  # [M]
+    changes: np.ndarray  # [E, M], per cent
+    is_training: np.ndarray  # bool [E], False for an industry that is never trained on
+    validation_from: int  # the first month to choose by
+    test_from: int  # the first month to test on
 
 
 def make_task(employment: Employment, first_test_year: int) -> Task:

@@ -13,7 +13,6 @@ import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
-from jaxrnn.training import LossFn
 
 OVERFIT_STEPS, OVERFIT_WIDTH = 25, 32
 PROVOKED_FACTOR = 1e30  # initial parameters whose squares no float32 holds
@@ -21,17 +20,11 @@ SCALE_NOISE = 0.5  # deviation of the log of the factor by which a series is mul
 
 
 class Setting(NamedTuple):
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        width: Units of the GRU.
-        truncation: Steps a gradient goes back through.
-        stateless: Whether the carry is reset before every step.
-    """
-
-    width: int
-    truncation: int
-    stateless: bool = False
+    width: int  # units of the GRU
+    truncation: int  # steps a gradient goes back through
+    stateless: bool = False  # whether the carry is reset before every step
 
     @property
     def name(self) -> str:
@@ -41,24 +34,24 @@ class Setting(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One setting after training, all seeds.
+    """One setting after training, all seeds."""
 
-    Attributes:
-        purpose: "choice", "test" or "overfit".
-        setting: What was trained.
-        evaluator: What ran the recurrence.
-        fitted: Parameters and history.
-    """
-
-    purpose: str
-    setting: Setting
-    evaluator: str
-    fitted: Fitted
+    purpose: str  # "choice", "test" or "overfit"
+    setting: Setting  # what was trained
+    evaluator: str  # what ran the recurrence
+    fitted: Fitted  # parameters and history
+    errors: np.ndarray | None = None  # [S], in the months to choose by
 
     @property
     def name(self) -> str:
         """What the training is called in tables and files."""
         return f"{self.purpose}: {self.setting.name}"
+
+    @property
+    def error(self) -> float:
+        """The mean over the seeds that did not fail; infinite if all did."""
+        kept = self.fitted.of_good_seeds(self.errors)
+        return float(kept.mean()) if len(kept) else float("inf")
 
     @property
     def provoked(self) -> np.ndarray:
@@ -96,17 +89,6 @@ def outputs(setting: Setting, params: Any, xs: Any, mask: Any = None) -> Any:
     return jnp.moveaxis(ys, 0, 1).reshape(batch, -1, 1)[:, :num_steps]
 
 
-def make_loss(setting: Setting) -> LossFn:
-    """The mean Huber loss of the next change, over all steps but the last."""
-
-    def loss_fn(params, series, key):
-        del key
-        predicted = outputs(setting, params, series[:, :-1])
-        return optax.huber_loss(predicted, series[:, 1:], delta=1.0).mean(), {}
-
-    return loss_fn
-
-
 def augmented(key: Any, series: Any, noise: Any) -> Any:
     """Series `[E, T, 1]` with noise, each multiplied by a factor of either sign."""
     num_series, num_steps, _ = series.shape
@@ -128,14 +110,6 @@ def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
     return jax.vmap(of_one_seed)(seeds)
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW after a clip of the global norm."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.gradient_clip),
-        optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
-    )
-
-
 def initial_params(setting: Setting, seeds: Any) -> Any:
     """The parameters of every seed."""
     model = make_model(setting.width)
@@ -150,10 +124,23 @@ def train(
     checkpoints: Checkpoints,
     epoch_done: Callable[[int], Any],
 ) -> Trained:
-    """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update."""
+    """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update.
+
+    The loss is the mean Huber loss of the next change, over all steps but the last.
+    """
     data = jnp.asarray(series[..., None], jnp.float32)
     seeds = np.array(config.all_seeds)
-    fitted = Fitter(make_loss(setting), make_optimizer(config)).fit_seeds(
+
+    def loss_fn(params, series, key):
+        del key
+        predicted = outputs(setting, params, series[:, :-1])
+        return optax.huber_loss(predicted, series[:, 1:], delta=1.0).mean(), {}
+
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.gradient_clip),
+        optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
+    )
+    fitted = Fitter(loss_fn, optimizer).fit_seeds(
         f"{purpose} {setting.name}",
         initial_params(setting, seeds),
         lambda epoch: batches(seeds, epoch, data, config.input_noise),
@@ -181,22 +168,17 @@ def overfit(
         return (errors**2).mean() / series[:, 1:].var(), {}
 
     seeds = config.first_seed + np.arange(config.seeds + 1)
-    factors = jnp.where(np.arange(len(seeds)) == config.seeds, PROVOKED_FACTOR, 1.0)
-    params = jax.vmap(lambda factor, params: jax.tree.map(lambda leaf: factor * leaf, params))(
-        factors, initial_params(setting, seeds)
+    params = jax.tree.map(
+        lambda leaf: leaf.at[-1].multiply(PROVOKED_FACTOR), initial_params(setting, seeds)
     )
     rate = optax.cosine_decay_schedule(1e-2, config.overfit_updates)
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
     repeated = jnp.broadcast_to(short, (len(seeds), UPDATES_PER_EPOCH, *short.shape))
+    epochs = config.overfit_updates // UPDATES_PER_EPOCH
     fitted = Fitter(loss_fn, optimizer).fit_seeds(
-        f"overfit {setting.name}",
-        params,
-        lambda epoch: repeated,
-        config.overfit_updates // UPDATES_PER_EPOCH,
-        checkpoints,
-        every=4,
-        epoch_done=epoch_done,
-    )
+        f"overfit {setting.name}", params, lambda epoch: repeated, epochs, checkpoints,
+        every=4, epoch_done=epoch_done,
+    )  # fmt: skip
     return Trained("overfit", setting, evaluator_name(setting), fitted)
 
 

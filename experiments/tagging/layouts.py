@@ -1,7 +1,7 @@
 """The same paragraphs packed and padded: the same numbers, another speed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,19 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.frame.timing import interleaved_seconds
+from experiments.frame.timing import interleaved_seconds, temporary_bytes
 from experiments.tagging.config import Config
-from experiments.tagging.model import initial_params, make_loss, make_model
-from experiments.tagging.results import Layouts
 from experiments.tagging.task import (
     Paragraph,
     Rows,
-    Task,
     bucketed_rows,
     minibatches,
     packed_rows,
     padded_rows,
 )
+from experiments.tagging.train import initial_params, make_loss, make_model
 
 PACKED, PADDED, BUCKETED = "packed", "padded", "padded in buckets"
 NUM_BUCKETS = 4
@@ -29,103 +27,115 @@ LEARNING_RATE = 1e-2
 CLOCK = time.process_time  # what else runs on the machine does not count
 
 
-class Gradient(NamedTuple):
-    """A loss with its gradient, compiled for every shape it meets.
+class Layout(NamedTuple):
+    """Minibatches in one layout."""
 
-    Attributes:
-        call: `(params, rows) -> (loss, gradient)`.
-        temporary_bytes: The most that XLA plans for one of the shapes.
-    """
+    steps: int  # steps computed in them, padding included
+    characters: int  # real characters in them
+    seconds: np.ndarray  # processor seconds of their losses and gradients, [rounds]
+    temporary_bytes: float  # the most that XLA plans for one of them
 
-    call: Callable[[Any, Rows], Any]
-    temporary_bytes: int
+    @property
+    def rate(self) -> np.ndarray:
+        """Real characters a processor second, `[rounds]`."""
+        return self.characters / self.seconds
+
+
+class Comparison(NamedTuple):
+    """Packed against padded, for the model of one direction."""
+
+    direction: str
+    losses: Mapping[str, np.ndarray]  # of the same updates, packed and padded, [updates]
+    differences: np.ndarray  # [updates], of gradients at the same parameters
+    layouts: Mapping[str, Layout]
 
 
 def compare(
-    config: Config, direction: str, task: Task, advance: Callable[[], Any], with_buckets: bool
-) -> Layouts:
+    config: Config,
+    direction: str,
+    paragraphs: Sequence[Paragraph],
+    advance: Callable[[], Any],
+) -> Comparison:
     """Some updates both ways from the same start, then the time of the same minibatches.
 
     The padded training goes its own way: nothing is handed over from the packed one.
     """
     model = make_model(direction, config)
     params = initial_params(model, config.first_seed)
-    batches = same_minibatches(config, task.training.paragraphs)
     loss = jax.value_and_grad(make_loss(model))
-    layouts = {name: list(rows) for name, rows in _layouts(config, batches, with_buckets).items()}
-    gradients = {}
-    for name, rows in layouts.items():
-        gradients[name] = _compiled(loss, params, rows)
+    laid_out = lay_out(config, direction, paragraphs)
+    gradients, memory = {}, {}
+    for name, rows in laid_out.items():
+        gradients[name], memory[name] = _compiled(loss, params, rows)
         advance()
-    losses, differences = descend(gradients, layouts, params)
+    losses, differences = descend(gradients, laid_out, params)
     calls = {
-        name: lambda name=name: [gradients[name].call(params, rows) for rows in layouts[name]]
-        for name in layouts
+        name: lambda name=name: [gradients[name](params, rows) for rows in laid_out[name]]
+        for name in laid_out
     }
-    return Layouts(
-        direction,
-        losses,
-        differences,
-        {name: sum(rows.mask.size for rows in each) for name, each in layouts.items()},
-        {name: sum(int(rows.mask.sum()) for rows in each) for name, each in layouts.items()},
-        interleaved_seconds(calls, config.rounds, advance, CLOCK),
-        {name: gradients[name].temporary_bytes for name in layouts},
-    )
+    seconds = interleaved_seconds(calls, config.rounds, advance, CLOCK)
+    layouts = {}
+    for name, each in laid_out.items():
+        masks = [rows.mask for rows in each]
+        steps, characters = sum(mask.size for mask in masks), sum(int(mask.sum()) for mask in masks)
+        layouts[name] = Layout(steps, characters, seconds[name], memory[name])
+    return Comparison(direction, losses, differences, layouts)
 
 
-def same_minibatches(config: Config, paragraphs: Sequence[Paragraph]) -> list[list[Paragraph]]:
-    """The first minibatches of the first epoch of the first seed."""
-    generator = np.random.default_rng((config.first_seed, 0))
-    drawn = minibatches(paragraphs, config.rows, config.row_length, generator)
-    pairs = zip(range(config.padded_updates), drawn, strict=False)
-    return [[paragraphs[index] for index in batch] for _, batch in pairs]
+def lay_out(
+    config: Config, direction: str, paragraphs: Sequence[Paragraph]
+) -> dict[str, list[Rows]]:
+    """The first minibatches of the first epoch of the first seed.
 
-
-def descend(
-    gradients: dict[str, Gradient], layouts: dict[str, list[Rows]], start: Any
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Losses of both trainings, and how far the gradients differ along the packed one."""
-    optimizer = optax.adam(LEARNING_RATE)
-    update = jax.jit(lambda gradient, state: optimizer.update(gradient, state))
-    losses: dict[str, list[float]] = {PACKED: [], PADDED: []}
-    differences = []
-    for name in losses:
-        params, state = start, optimizer.init(start)
-        for packed, rows in zip(layouts[PACKED], layouts[name], strict=True):
-            value, gradient = gradients[name].call(params, rows)
-            losses[name].append(float(value))
-            if name == PADDED:
-                differences.append(_difference(gradient, gradients[PACKED].call(params, packed)[1]))
-            updates, state = update(gradient, state)
-            params = optax.apply_updates(params, updates)
-    return {name: np.array(values) for name, values in losses.items()}, np.array(differences)
-
-
-def _layouts(config, batches, with_buckets):
-    """Padded rows: as many as the largest minibatch needs. Buckets: whatever comes, by length."""
-    size, length = max(map(len, batches)), config.row_length
+    There are as many padded rows as the largest minibatch needs. Buckets hold the same paragraphs
+    by length; as every bucket compiles anew, one direction has them.
+    """
+    generator, length = np.random.default_rng((config.first_seed, 0)), config.row_length
+    drawn = minibatches(paragraphs, config.rows, length, generator)
+    batches = [batch for _, batch in zip(range(config.padded_updates), drawn, strict=False)]
+    most = max(map(len, batches))
     layouts = {
         PACKED: [packed_rows(batch, config.rows, length) for batch in batches],
-        PADDED: [padded_rows(batch, size, length) for batch in batches],
+        PADDED: [rows for batch in batches for rows in padded_rows(batch, most, length)],
     }
-    if with_buckets:
-        every = [paragraph for batch in batches for paragraph in batch]
+    if direction == "forward":
         edges = [length * (number + 1) // NUM_BUCKETS for number in range(NUM_BUCKETS)]
-        layouts[BUCKETED] = list(bucketed_rows(every, config.rows * length, edges))
+        layouts[BUCKETED] = list(bucketed_rows(sum(batches, []), config.rows * length, edges))
     return layouts
 
 
-def _compiled(loss, params, batches):
-    by_shape = {}
-    for rows in batches:
-        if rows.mask.shape not in by_shape:
-            by_shape[rows.mask.shape] = jax.jit(loss).lower(params, rows).compile()
-    sizes = [one.memory_analysis().temp_size_in_bytes for one in by_shape.values()]
-    return Gradient(lambda params, rows: by_shape[rows.mask.shape](params, rows), max(sizes))
+def descend(
+    gradients: Mapping[str, Callable[..., Any]], laid_out: Mapping[str, list[Rows]], start: Any
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Losses of both trainings, and how far the gradients differ along the padded one."""
+    optimizer = optax.adam(LEARNING_RATE)
+    update = jax.jit(lambda gradient, state: optimizer.update(gradient, state))
+    losses, differences = {}, []
+    for name in (PACKED, PADDED):
+        params, state, values = start, optimizer.init(start), []
+        for packed, rows in zip(laid_out[PACKED], laid_out[name], strict=True):
+            value, gradient = gradients[name](params, rows)
+            values.append(float(value))
+            if name == PADDED:
+                differences.append(difference(gradient, gradients[PACKED](params, packed)[1]))
+            updates, state = update(gradient, state)
+            params = optax.apply_updates(params, updates)
+        losses[name] = np.array(values)
+    return losses, np.array(differences)
 
 
-def _difference(one, other):
+def difference(one: Any, other: Any) -> float:
     """The largest difference, relative to the largest number of the other."""
     pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
     largest = max(float(jnp.abs(b).max()) for _, b in pairs)
     return max(float(jnp.abs(a - b).max()) for a, b in pairs) / largest
+
+
+def _compiled(loss, params, batches):
+    """`(params, rows) -> (loss, gradient)` for all shapes of rows, and the most memory of one."""
+    by_shape = {rows.mask.shape: rows for rows in batches}
+    compiled = {
+        shape: jax.jit(loss).lower(params, rows).compile() for shape, rows in by_shape.items()
+    }
+    most = max(map(temporary_bytes, compiled.values()))
+    return lambda params, rows: compiled[rows.mask.shape](params, rows), most

@@ -1,30 +1,21 @@
-"""Tables and files of what was measured."""
+"""What is reported: scores beside those of counts, the layouts, and the figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.data.source import CLASSES
-from experiments.frame.legacy import Page, Picture
-from experiments.frame.run_folder import RunFolder
-from experiments.frame.stats import mean_and_spread, median_and_quartiles
-from experiments.frame.tables import Table, markdown, show
-from experiments.frame.verdicts import verdict_rows, verdicts_table
-from experiments.tagging import plots
+from experiments.data.source import CLASSES, digest
+from experiments.frame.report import Picture, Report
+from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
+from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
+from experiments.tagging import figures
 from experiments.tagging.config import Config
-from experiments.tagging.model import DIRECTIONS
-from experiments.tagging.results import (
-    Baselines,
-    Layouts,
-    Tagged,
-    accuracy,
-    confusion,
-    f1_scores,
-    macro_f1,
-    of_kind,
-)
-from experiments.tagging.verdicts import good_seeds, verdicts
+from experiments.tagging.expect import judged
+from experiments.tagging.measure import Results, accuracy, f1_scores
+from experiments.tagging.task import Corpus
+from experiments.tagging.train import Tagged
 
 CLAIM = (
     "A label for every step: which class of token does each character of Python source belong to? "
@@ -32,189 +23,185 @@ CLAIM = (
     "directions it can, at the same number of parameters. Packing paragraphs of different length "
     "into rows changes no number that padding gives, and reads more characters a second."
 )
+# By the part of the results that is drawn.
+CAPTIONS = {
+    "good": {
+        "positions": "Characters told right, by their place in the token; of test files that no "
+        "model has seen, the mean of the seeds. Reading forwards, the first characters of a "
+        "keyword are those of a name. A place with fewer than 50 characters is left out.",
+        "confusion": "Of all characters of a class (row), the share in % that was called what the "
+        "column says; all seeds. Shares below 0.05 % are left blank.",
+    },
+    "tagged": {
+        "training": "Left: accuracy on the validation files by epoch, a line for each seed. Right: "
+        "lengths of the paragraphs that are trained on, in equal steps of the logarithm.",
+    },
+    "comparisons": {
+        "layouts": "Left: losses of the same updates, packed and padded. Right: real characters a "
+        "processor second of a loss with its gradient; a point is a round.",
+    },
+}
 
 
-def report(config: Config, results: Sequence[Any], folder: RunFolder) -> Page:
-    """Writes rows, figures and tables, and prints the tables, the expectations last."""
-    baselines = of_kind(results, Baselines)[0]
-    tagged, layouts = of_kind(results, Tagged), of_kind(results, Layouts)
-    judged = verdicts(results)
-    folder.write_json("data.json", baselines.about)
-    folder.write_json("verdicts.json", verdict_rows(judged))
-    folder.write_csv("results.csv", _result_rows(baselines, tagged))
-    folder.write_csv("files.csv", _file_rows(baselines, tagged))
-    if tagged:
-        folder.write_csv("metrics.csv", _update_rows(tagged))
-    folder.write_json("seconds.json", _seconds(tagged, layouts))
-    tables = [_accuracy_table(baselines, tagged), _data_table(baselines)]
-    if tagged:
-        tables.insert(1, _class_table(baselines, results))
-    if layouts:
-        tables.append(_layouts_table(layouts))
-    tables.append(verdicts_table("Expected and measured", judged))
-    pictures = list(_pictures(results, folder))
-    folder.write_text("summary.md", "\n".join(["# tagging\n", *map(markdown, tables)]))
-    for table in tables:
-        show(table)
-    found = [f"{one.point}: {one.measured}." for one in judged if one.word == "pass"]
-    failed = [
-        f"{one.point}: expected, {one.criterion}; measured, {one.measured}."
-        for one in judged
-        if one.word == "FAIL"
+def report(config: Config, results: Results) -> Report:
+    """Scores and confusions of what is trained, and the layouts once they are compared."""
+    verdicts = judged(results)
+    trainings = [_training(config, one, results) for one in results.tagged]
+    about = {name: _about(part) for name, part in results.task._asdict().items()}
+    tables = [_accuracy_table(results), _class_table(results), _data_table(about)]
+    return Report(
+        CLAIM,
+        verdicts=verdicts,
+        trainings=trainings,
+        pictures=[
+            Picture(name, getattr(figures, name)(results), caption)
+            for part, captions in CAPTIONS.items()
+            if getattr(results, part)
+            for name, caption in captions.items()
+        ],
+        tables=[*tables, _layouts_table(results)] if results.comparisons else tables,
+        found=[f"{one.point}: {one.measured}." for one in verdicts if one.passed],
+        seconds={
+            one.direction: {name: layout.seconds for name, layout in one.layouts.items()}
+            for one in results.comparisons
+        },
+        files={
+            "data.json": about,
+            "baselines.csv": [
+                {"model": name} | _scores(results, told) for name, told in results.counted.items()
+            ],
+            "files.csv": _file_rows(results, trainings),
+        },
+    )
+
+
+def _training(config: Config, one: Tagged, results: Results) -> Training:
+    scores = [_scores(results, predicted) for predicted in one.predicted]
+    columns = {name: np.array([row[name] for row in scores]) for name in scores[0]}
+    return Training({"model": one.direction}, config.all_seeds, one.fitted, columns)
+
+
+def _scores(results: Results, predicted: np.ndarray) -> dict[str, float]:
+    labels = results.truth.labels
+    by_class = f1_scores(labels, predicted)
+    scores = {"accuracy": accuracy(labels, predicted), "macro_f1": np.nanmean(by_class)}
+    scores |= {f"f1_{name}": value for name, value in zip(CLASSES, by_class, strict=True)}
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _file_rows(results: Results, trainings: Sequence[Training]) -> Iterator[dict[str, Any]]:
+    told: list[Any] = [
+        ({"model": name, "seed": "", "status": "ok"}, predicted)
+        for name, predicted in results.counted.items()
     ]
-    failed += [
-        f"{one.direction}, seed {one.seed}: a number was not finite; it is in no mean."
-        for one in tagged
-        if one.fitted.failed
-    ]
-    return Page("tagging", CLAIM, [tables[-1], *tables[:-1]], pictures, found, failed)
+    for training, one in zip(trainings, results.tagged, strict=True):
+        told += zip(training.result_rows(), one.predicted, strict=True)
+    for names, predicted in told:
+        for index, source in enumerate(results.task.test.sources):
+            inside = results.truth.file == index
+            row = {name: names[name] for name in ("model", "seed", "status")}
+            row |= {"file": source.name, "characters": int(inside.sum())}
+            yield row | {"accuracy": accuracy(results.truth.labels[inside], predicted[inside])}
 
 
-def _pictures(results: Sequence[Any], folder: RunFolder) -> Iterator[Picture]:
-    baselines = of_kind(results, Baselines)[0]
-    tagged, layouts = of_kind(results, Tagged), of_kind(results, Layouts)
-    good = {name: good_seeds(results, name) for name in DIRECTIONS}
-    good = {name: seeds for name, seeds in good.items() if seeds}
-
-    def picture(name, draw, *args):
-        draw(*args, folder.path(f"{name}.png"))
-        return Picture(f"{name}.png", plots.CAPTIONS[name])
-
-    if good:
-        yield picture("positions", plots.positions, baselines.truth, good)
-        yield picture("confusion", plots.confusions, baselines.truth, good)
-    if tagged:
-        yield picture("training", plots.training, tagged, baselines)
-    if layouts:
-        yield picture("layouts", plots.layouts, layouts)
+def _told(results: Results) -> dict[str, np.ndarray]:
+    """What every baseline, and the seeds of every model that did not fail, say, `[S, N]`."""
+    counted = {name: predicted[None] for name, predicted in results.counted.items()}
+    return counted | {f"GRU, {one.direction}": one.good for one in results.tagged}
 
 
-def _told(baselines: Baselines, tagged: Sequence[Tagged]) -> Iterator[tuple[dict, np.ndarray]]:
-    """The predictions of everything, with the columns that name it."""
-    for name, predicted in baselines.predicted.items():
-        yield {"model": name, "seed": "", "status": "ok", "num_params": ""}, predicted
-    for one in tagged:
-        status = "failed" if one.fitted.failed else "ok"
-        names = {"model": one.direction, "seed": one.seed, "status": status}
-        yield names | {"num_params": one.fitted.num_params}, one.predicted
-
-
-def _result_rows(baselines, tagged) -> Iterator[dict[str, Any]]:
-    labels = baselines.truth.labels
-    for names, predicted in _told(baselines, tagged):
-        scores = dict(zip(CLASSES, f1_scores(confusion(labels, predicted)), strict=True))
-        both = {"accuracy": accuracy(labels, predicted), "macro_f1": macro_f1(labels, predicted)}
-        yield names | both | {f"f1_{name}": float(value) for name, value in scores.items()}
-
-
-def _file_rows(baselines, tagged) -> Iterator[dict[str, Any]]:
-    truth = baselines.truth
-    for names, predicted in _told(baselines, tagged):
-        for index, file in enumerate(baselines.files):
-            inside = truth.file == index
-            share = accuracy(truth.labels[inside], predicted[inside])
-            yield names | {"file": file, "characters": int(inside.sum()), "accuracy": share}
-
-
-def _update_rows(tagged: Sequence[Tagged]) -> Iterator[dict[str, Any]]:
-    for one in tagged:
-        history = {n: v for n, v in one.fitted.history.items() if n != "validation"}
-        for epoch in range(len(history["loss"])):
-            for update in range(history["loss"].shape[1]):
-                names = {"model": one.direction, "seed": one.seed, "epoch": epoch + 1}
-                values = {name: float(value[epoch, update]) for name, value in history.items()}
-                validation = float(one.fitted.history["validation"][epoch])
-                yield names | {"update": update + 1} | values | {"epoch_validation": validation}
-
-
-def _seconds(tagged: Sequence[Tagged], layouts: Sequence[Layouts]) -> Mapping[str, Any]:
-    """Every measured time, which differ from run to run."""
-    trained = {f"{one.direction} {one.seed}": round(one.fitted.seconds, 1) for one in tagged}
-    rounds = {
-        one.direction: {name: values.tolist() for name, values in one.seconds.items()}
-        for one in layouts
-    }
-    return {"training": trained, "layouts": rounds}
-
-
-def _accuracy_table(baselines: Baselines, tagged: Sequence[Tagged]) -> Table:
-    rows, labels = [], baselines.truth.labels
-    for name, predicted in baselines.predicted.items():
-        cells = (accuracy(labels, predicted), macro_f1(labels, predicted))
-        rows.append((name, "counts", *(f"{100 * cell:.2f}" for cell in cells), "-", "-"))
-    for direction in DIRECTIONS:
-        seeds = [one for one in tagged if one.direction == direction]
-        if not seeds:
-            continue
-        good = [one.predicted for one in seeds if not one.fitted.failed]
-        cells = [
-            mean_and_spread(100 * np.array([measure(labels, one) for one in good]), 2)
-            for measure in (accuracy, macro_f1)
-        ]
-        name, failed = f"GRU, {direction}", f"{len(seeds) - len(good)} of {len(seeds)}"
-        worst = _worst_file(baselines, good)
-        rows.append((name, f"{seeds[0].fitted.num_params:,}", *cells, worst, failed))
+def _accuracy_table(results: Results) -> Table:
+    fitted, rows = {f"GRU, {one.direction}": one.fitted for one in results.tagged}, []
+    for name, predicted in _told(results).items():
+        scores = [_scores(results, one) for one in predicted]
+        accuracies, f1 = (
+            mean_and_spread(100 * np.array([one[score] for one in scores]), 2)
+            for score in ("accuracy", "macro_f1")
+        )
+        rows.append(
+            {
+                "model": name,
+                "parameters": f"{fitted[name].num_params:,}" if name in fitted else "counts",
+                "accuracy": accuracies,
+                "macro F1": f1,
+                "worst file": _worst_file(results, predicted) if len(predicted) else "-",
+                "failed seeds": share(fitted[name].failed) if name in fitted else "-",
+            }
+        )
     title = (
         "Characters of the test files told right, in %, and F1 averaged over classes: "
         "mean ± deviation over seeds"
     )
-    columns = ("model", "parameters", "accuracy", "macro F1", "worst file", "failed seeds")
-    return Table(title, columns, rows)
+    return Table.of(title, rows)
 
 
-def _worst_file(baselines, predictions):
+def _worst_file(results: Results, predicted: np.ndarray) -> str:
     """The file with the lowest accuracy, the mean of the seeds."""
-    if not predictions:
-        return "-"
-    truth, shares = baselines.truth, {}
-    for index, name in enumerate(baselines.files):
-        inside = truth.file == index
-        right = [accuracy(truth.labels[inside], one[inside]) for one in predictions]
-        shares[name] = float(np.mean(right))
-    worst = min(shares, key=lambda name: shares[name])
-    return f"{worst} {100 * shares[worst]:.2f}"
+    right = (predicted == results.truth.labels).mean(axis=0)
+    least, name = min(
+        (right[results.truth.file == index].mean(), source.name)
+        for index, source in enumerate(results.task.test.sources)
+    )
+    return f"{name} {100 * least:.2f}"
 
 
-def _class_table(baselines: Baselines, results: Sequence[Any]) -> Table:
-    labels = baselines.truth.labels
-    columns = ["class", "share"]
-    scores = []
-    for name, predicted in baselines.predicted.items():
-        columns.append(name)
-        scores.append([f1_scores(confusion(labels, predicted))])
-    for direction in DIRECTIONS:
-        if good := good_seeds(results, direction):
-            columns.append(f"GRU, {direction}")
-            scores.append([f1_scores(confusion(labels, one.predicted)) for one in good])
-    rows = []
-    for index, name in enumerate(CLASSES):
-        cells = [f"{100 * np.mean([of[index] for of in each]):.1f}" for each in scores]
-        rows.append((name, f"{100 * (labels == index).mean():.1f} %", *cells))
-    return Table("F1 of each class on the test files, in %: mean over seeds", columns, rows)
-
-
-def _data_table(baselines: Baselines) -> Table:
+def _class_table(results: Results) -> Table:
+    labels = results.truth.labels
+    scores = {
+        name: 100 * np.mean([f1_scores(labels, one) for one in predicted], axis=0)
+        for name, predicted in _told(results).items()
+        if len(predicted)
+    }
     rows = [
-        (name, str(len(part["files"])), f"{part['characters']:,}", f"{part['paragraphs']:,}")
-        + (f"{part['dropped']:,}", part["digest"], " ".join(part["files"]))
-        for name, part in baselines.about.items()
+        {"class": name, "share": f"{100 * (labels == index).mean():.1f} %"}
+        | {model: f"{of_class[index]:.1f}" for model, of_class in scores.items()}
+        for index, name in enumerate(CLASSES)
     ]
-    columns = ("part", "files", "characters", "paragraphs", "left out", "digest", "names")
+    return Table.of("F1 of each class on the test files, in %: mean over seeds", rows)
+
+
+def _about(part: Corpus) -> dict[str, Any]:
+    return {
+        "files": [source.name for source in part.sources],
+        "digest": digest(part.sources),
+        "characters": part.num_characters,
+        "paragraphs": len(part.paragraphs),
+        "dropped": part.dropped,
+    }
+
+
+def _data_table(about: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = [
+        {
+            "part": name,
+            "files": str(len(part["files"])),
+            "characters": f"{part['characters']:,}",
+            "paragraphs": f"{part['paragraphs']:,}",
+            "left out": f"{part['dropped']:,}",
+            "digest": part["digest"],
+            "names": " ".join(part["files"]),
+        }
+        for name, part in about.items()
+    ]
     title = "The text: files of the standard library; single lines longer than a row are left out"
-    return Table(title, columns, rows, num_names=1)
+    return Table.of(title, rows)
 
 
-def _layouts_table(layouts: Sequence[Layouts]) -> Table:
-    rows = []
-    for one in layouts:
-        for name in one.slots:
-            rate = median_and_quartiles(one.rate(name) / 1e3, 1)
-            real = 100 * one.characters[name] / one.slots[name]
-            memory = f"{one.temporary_bytes[name] / 2**20:.1f}"
-            rows.append((one.direction, name, f"{one.slots[name]:,}", f"{real:.0f}", rate, memory))
+def _layouts_table(results: Results) -> Table:
+    rows = [
+        {
+            "model": one.direction,
+            "layout": name,
+            "steps computed": f"{layout.steps:,}",
+            "of them real, %": f"{100 * layout.characters / layout.steps:.0f}",
+            "thousand characters / s": median_and_quartiles(layout.rate / 1e3, 1),
+            "temporary MiB": f"{layout.temporary_bytes / 2**20:.1f}",
+        }
+        for one in results.comparisons
+        for name, layout in one.layouts.items()
+    ]
     title = (
         "Loss and gradient of the same paragraphs: real characters a processor second, median "
         "[quartiles] of interleaved rounds"
     )
-    columns = ("model", "layout", "steps computed", "of them real, %", "thousand characters / s")
-    return Table(title, (*columns, "temporary MiB"), rows, num_names=2)
+    return Table.of(title, rows, num_names=2)

@@ -1,7 +1,6 @@
 """Files, split before anything else, and the paragraphs that are cut from them."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ FILLED = 0.97  # of the steps of packed rows, that first-fit is trusted to fill
 
 
 class Paragraph(NamedTuple):
-    """What stands between two blank lines; every array is `[T]`, as in `Source`."""
+    """What is between two blank lines; every array is `[T]`, as in `Source`."""
 
     characters: np.ndarray
     labels: np.ndarray
@@ -31,12 +30,9 @@ class Paragraph(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Files of one part of the split.
+    """Files of one part of the split, and what was cut from them, in order.
 
-    Attributes:
-        sources: The files.
-        paragraphs: What was cut from them, in order.
-        dropped: Characters of lines that are longer than a row.
+    `dropped` counts the characters of lines that are longer than a row.
     """
 
     sources: list[Source]
@@ -62,15 +58,15 @@ class Task(NamedTuple):
     test: Corpus
 
 
-def make_task(quick: bool, row_length: int, folder: Path | None = None) -> Task:
+def make_task(quick: bool, row_length: int) -> Task:
     """Loads the files and cuts them."""
     full = (TRAINING, VALIDATION, TEST)
     names = (QUICK_TRAINING, QUICK_VALIDATION, QUICK_TEST) if quick else full
-    return Task(*(make_corpus(load_sources(part, folder), row_length) for part in names))
+    return Task(*(make_corpus(load_sources(part), row_length) for part in names))
 
 
 def make_corpus(sources: Sequence[Source], row_length: int) -> Corpus:
-    """Cuts files behind blank lines, and what is too long then between lines."""
+    """Cuts files after blank lines, and what is too long then between lines."""
     paragraphs, dropped = [], 0
     for file, source in enumerate(sources):
         for first, last in pieces(source, row_length):
@@ -111,34 +107,31 @@ class Rows(NamedTuple):
 
 def minibatches(
     paragraphs: Sequence[Paragraph], rows: int, row_length: int, generator: np.random.Generator
-) -> Iterator[list[int]]:
+) -> Iterator[list[Paragraph]]:
     """Paragraphs in random order, as many at a time as fit into so many packed rows."""
-    order = generator.permutation(len(paragraphs)).tolist()
-    while order:
-        ends = np.cumsum([len(paragraphs[index].labels) for index in order])
+    left = [paragraphs[index] for index in generator.permutation(len(paragraphs))]
+    while left:
+        ends = np.cumsum([len(one.labels) for one in left])
         number = max(1, int(np.searchsorted(ends, FILLED * rows * row_length)))
-        while num_rows([paragraphs[index] for index in order[:number]], row_length) > rows:
+        while len(jr.pack([one.labels for one in left[:number]], row_length).mask) > rows:
             number -= 1
-        yield order[:number]
-        order = order[number:]
-
-
-def num_rows(paragraphs: Sequence[Paragraph], row_length: int) -> int:
-    """How many rows they take, packed."""
-    return len(jr.pack([one.labels for one in paragraphs], row_length).mask)
+        yield left[:number]
+        left = left[number:]
 
 
 def packed_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> Rows:
     """Several paragraphs a row, a reset at the start of each; empty rows fill up."""
     packed = jr.pack([(one.characters, one.labels) for one in paragraphs], row_length)
-    return filled(packed.xs, packed.mask, packed.reset, rows)
+    widths = ((0, rows - len(packed.mask)), (0, 0))
+    return Rows(*(np.pad(array, widths) for array in (*packed.xs, packed.mask, packed.reset)))
 
 
-def padded_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> Rows:
-    """A paragraph a row, padded to the length of a row; empty rows fill up."""
+def padded_rows(paragraphs: Sequence[Paragraph], rows: int, row_length: int) -> Iterator[Rows]:
+    """A paragraph a row, in order, padded to the length of a row; empty rows fill up."""
     pairs = [(one.characters, one.labels) for one in paragraphs]
-    (batch,) = jr.bucket_batches(pairs, rows, boundaries=(row_length,))
-    return filled(batch.xs, batch.mask, np.zeros_like(batch.mask), rows)
+    for batch in jr.bucket_batches(pairs, rows, boundaries=(row_length,)):
+        characters, labels = batch.xs
+        yield Rows(characters, labels, batch.mask, np.zeros_like(batch.mask))
 
 
 def bucketed_rows(
@@ -146,14 +139,5 @@ def bucketed_rows(
 ) -> Iterator[Rows]:
     """Paragraphs of like length together, `num_steps` in each minibatch, padding included."""
     for low, high in zip((0, *boundaries[:-1]), boundaries, strict=True):
-        members = [one for one in paragraphs if low < len(one.labels) <= high]
-        size = num_steps // high
-        for first in range(0, len(members), size):
-            yield padded_rows(members[first : first + size], size, high)
-
-
-def filled(xs: tuple[Any, Any], mask: Any, reset: Any, rows: int) -> Rows:
-    """Characters and labels with their flags, and empty rows behind them."""
-    characters, labels = xs
-    widths = ((0, rows - len(mask)), (0, 0))
-    return Rows(*(np.pad(array, widths) for array in (characters, labels, mask, reset)))
+        if members := [one for one in paragraphs if low < len(one.labels) <= high]:
+            yield from padded_rows(members, num_steps // high, high)

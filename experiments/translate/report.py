@@ -1,28 +1,20 @@
-"""Tables and files of what was measured."""
+"""What is reported: shares written right by length, digits and language, and the figures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from experiments.data.spelled import LANGUAGES, source_text, target_text
-from experiments.frame.legacy import Page, Picture
-from experiments.frame.run_folder import RunFolder
-from experiments.frame.stats import mean_and_spread
-from experiments.frame.tables import Table, markdown, show
-from experiments.frame.verdicts import verdict_rows, verdicts_table, what_failed
-from experiments.translate import plots
+from experiments.frame.report import Picture, Report
+from experiments.frame.stats import mean_and_spread, share
+from experiments.frame.tables import Table
+from experiments.frame.trainings import Training
+from experiments.translate import figures
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
-from experiments.translate.expectations import judged
-from experiments.translate.maps import examples
-from experiments.translate.model import LABELS, WITH_ATTENTION
-from experiments.translate.results import Measured
-from experiments.translate.scores import (
-    digit_groups,
-    exact_by_kind,
-    length_groups,
-    whole_kinds,
-)
+from experiments.translate.expect import judged
+from experiments.translate.measure import LABELS, WITH_ATTENTION, Measured, Results
+from experiments.translate.task import digit_groups, length_groups
 
 CLAIM = (
     "A fixed vector between encoder and decoder has to hold all of the source, so its accuracy "
@@ -30,221 +22,177 @@ CLAIM = (
     "such bottleneck. Numbers in words are read letter by letter and written in digits, and no "
     "number of the test is in training in any language."
 )
+CAPTIONS = {
+    "lengths": "Held-out numbers by the length of their source. Left: all digits right when the "
+    "model reads what it wrote itself. Right: tokens right after the true prefix. Each point is "
+    "the mean over sources of up to 3 letters more or less; grey: longer than any in training.",
+    "training": "Loss of the updates, the median of every 50, and the share of tokens that were "
+    "right after the true prefix; dotted: the narrowed vector. Thin: seeds, thick: their mean.",
+    "bottleneck": "The fixed vector when only some of its units reach the decoder: numbers "
+    "written right, and its full width at the right end; dashed: additive attention.",
+    "attention": "Where attention looks when it writes each digit (after the true prefix), for "
+    "the longest held-out source of each language that is within the lengths in training; the "
+    "stop token is ■.",
+}
 LEARNT = 99.0
 
 
-def report(config: Config, results: Sequence[Measured], folder: RunFolder) -> Page:
-    """Writes rows, figures and tables, and prints the tables, the expectations last."""
-    lines = judged(config, results)
-    folder.write_csv("results.csv", _result_rows(config, results))
-    folder.write_csv("answers.csv", _answer_rows(results))
-    folder.write_csv("metrics.csv", _update_rows(results))
-    folder.write_json("verdicts.json", verdict_rows(lines))
-    tables = [
-        verdicts_table("What was expected, and what came", lines),
-        _models_table(config, results),
-        _lengths_table(config, results),
-        _digits_table(results),
-        _languages_table(config, results),
-        _examples_table(config, results),
-    ]
-    folder.write_text("summary.md", "\n".join(["# translate\n", *map(markdown, tables)]))
-    for table in [*tables[1:], tables[0]]:
-        show(table)
-    failed = what_failed(lines) + [
-        f"{one.setting.name}: not all numbers stayed finite."
-        for one in results
-        if one.fitted.failed
-    ]
-    found = [f"{sum(line.passed is True for line in lines)} of {len(lines)} expectations held."]
-    found += [f"{line.point}: {line.measured}." for line in lines if line.passed]
-    found += [*_letters_apart(results), *_learnt(results), _sizes(results)]
-    return Page("translate", CLAIM, tables, _pictures(config, results, folder), found, failed)
+def report(config: Config, results: Results) -> Report:
+    """All tables, and the figures of what has been measured."""
+    whole, verdicts = results.whole, judged(config, results)
+    drawn = {
+        "lengths": bool(whole),
+        "training": True,
+        "bottleneck": any(one.setting.is_probe for one in results.measured),
+        "attention": bool(set(WITH_ATTENTION) & set(whole)),
+    }
+    return Report(
+        CLAIM,
+        verdicts=verdicts,
+        trainings=[_training(config, results, one) for one in results.measured],
+        pictures=[
+            Picture(name, getattr(figures, name)(results), CAPTIONS[name])
+            for name, is_drawn in drawn.items()
+            if is_drawn
+        ],
+        tables=[_models_table(results), *_shares_tables(config, results), _examples_table(results)],
+        found=[
+            *(f"{one.point}: {one.measured}." for one in verdicts if one.passed),
+            *_found(results),
+        ],
+        files={"answers.csv": _answer_rows(config, results)},
+    )
 
 
-def _pictures(config, results, folder) -> list[Picture]:
-    whole = whole_kinds(results)
-    drawn = {"training": lambda path: plots.training(results, path)}
-    if whole:
-        drawn = {"lengths": lambda path: plots.lengths(results, config.longest, path)} | drawn
-    if any(one.setting.is_probe for one in results):
-        drawn["bottleneck"] = lambda path: plots.bottleneck(results, config.longest, path)
-    if set(WITH_ATTENTION) & set(whole):
-        drawn["attention"] = lambda path: plots.attention(results, config.longest, path)
-    for name, draw in drawn.items():
-        draw(folder.path(f"{name}.png"))
-    return [Picture(f"{name}.png", plots.CAPTIONS[name]) for name in drawn]
+def _training(config: Config, results: Results, one: Measured) -> Training:
+    setting, within = one.setting, results.task.within
+    scores = {
+        "forced_tokens": one.forced_share[:, within].mean(axis=1),
+        "written_tokens": one.written_share[:, within].mean(axis=1),
+        "exact": one.exact[:, within].mean(axis=1),
+        "exact_longer": "" if within.all() else one.exact[:, ~within].mean(axis=1),
+    }
+    sizes = {"model": setting.kind, "width": setting.width, "kept": setting.kept}
+    return Training({"training": setting.label}, config.all_seeds, one.fitted, sizes | scores)
 
 
-def _label(measured: Measured) -> str:
-    setting = measured.setting
-    if setting.is_probe:
-        return f"{LABELS[setting.kind]}, {setting.kept} of {setting.width} units"
-    return LABELS[setting.kind]
+def _percent(one: Measured, values: np.ndarray) -> str:
+    """Mean over the pairs `[S, N]`, mean and deviation over the seeds that did not fail."""
+    if values.shape[1] == 0:
+        return "-"
+    return mean_and_spread(100 * one.fitted.of_good_seeds(values).mean(axis=1))
 
 
-def _by_label(results: Sequence[Measured]) -> dict[str, list[Measured]]:
-    groups: dict[str, list[Measured]] = {}
-    for one in results:
-        groups.setdefault(_label(one), []).append(one)
-    return groups
-
-
-def _models_table(config: Config, results: Sequence[Measured]) -> Table:
-    within = results[0].task.held_out.lengths <= config.longest
-    rows = []
-    for label, group in _by_label(results).items():
-        good = [one for one in group if not one.fitted.failed]
-        scores = [
-            (one.fitted.history["right"][-1], one.forced_share[within])
-            + (one.written_share[within], one.exact[within], one.exact[~within])
-            for one in good
-        ]
-        cells = [_percent([seed[index] for seed in scores]) for index in range(5)]
-        first = group[0]
-        sizes = f"{first.setting.width}", f"{first.fitted.num_params:,}"
-        num_failed = f"{len(group) - len(good)} of {len(group)}"
-        rows.append((label, *sizes, *cells, num_failed))
-    columns = ("model", "width", "parameters", "tokens right in training", "true prefix")
-    columns += ("tokens right, alone", "all right, alone", "longer sources", "failed seeds")
+def _models_table(results: Results) -> Table:
+    within = results.task.within
+    columns = {
+        "model": lambda one: one.setting.label,
+        "width": lambda one: str(one.setting.width),
+        "parameters": lambda one: f"{one.fitted.num_params:,}",
+        "tokens right in training": lambda one: _percent(one, one.fitted.history["right"][:, -1]),
+        "true prefix": lambda one: _percent(one, one.forced_share[:, within]),
+        "tokens right, alone": lambda one: _percent(one, one.written_share[:, within]),
+        "all right, alone": lambda one: _percent(one, one.exact[:, within]),
+        "longer sources": lambda one: _percent(one, one.exact[:, ~within]),
+        "failed seeds": lambda one: share(one.fitted.failed),
+    }
     title = (
         f"Tokens of the last {UPDATES_PER_EPOCH} updates and of {within.sum()} held-out pairs with "
-        f"sources of up to {config.longest} letters, as in training: right behind the true prefix "
-        f"and left alone, and numbers with every token right, there and in {(~within).sum()} "
-        "longer sources; %"
+        f"sources of up to {results.task.longest} letters, as in training: right after the true "
+        "prefix and left alone, and numbers with every token right, there and in "
+        f"{(~within).sum()} longer sources; %"
     )
-    return Table(title, columns, rows)
+    return Table.by_columns(title, results.measured, columns)
 
 
-def _percent(parts: Sequence[np.ndarray]) -> str:
-    """Mean over the pairs of each seed, mean and deviation over the seeds."""
-    values = np.array([100 * part.mean() for part in parts if len(part)])
-    return mean_and_spread(values)
+def _shares_tables(config: Config, results: Results) -> Iterator[Table]:
+    """Numbers written right in groups of pairs."""
+    pairs, longest, within = results.task.held_out, results.task.longest, results.task.within
+
+    def table(title: str, groups: Iterable[tuple[Mapping[str, str], np.ndarray]], names: int = 1):
+        rows = [
+            {**group, "pairs": str(mask.sum())}
+            | {one.setting.label: _percent(one, one.exact[:, mask]) for one in results.measured}
+            for group, mask in groups
+        ]
+        return Table.of(f"Numbers written right by {title}, %", rows, num_names=names)
+
+    by_length = (
+        ({"letters": name if within[mask].any() else f"{name}, not in training"}, mask)
+        for name, mask in length_groups(pairs.lengths, longest)
+    )
+    yield table("the letters of the source", by_length)
+    by_digits = (
+        ({"digits": str(digits), "letters": f"{words} {median:g}"}, mask)
+        for digits, median, *halves in digit_groups(pairs)
+        for words, mask in zip(("up to", "above"), halves, strict=True)
+    )
+    yield table("digits, and by letters around the median of those digits", by_digits, 2)
+    lengths = {"as in training": within, f"longer than {longest}": ~within}
+    by_language = (
+        ({"language": LANGUAGES[language], "letters": name}, (pairs.languages == language) & mask)
+        for language in config.languages
+        for name, mask in lengths.items()
+    )
+    yield table("language and length", by_language, 2)
 
 
-def _lengths_table(config: Config, results: Sequence[Measured]) -> Table:
-    pairs, labels = results[0].task.held_out, _by_label(results)
-    rows = []
-    for name, mask in length_groups(pairs.lengths, config.longest):
-        beyond = bool((pairs.lengths[mask] > config.longest).all())
-        shares = [_percent([one.exact[mask] for one in group]) for group in labels.values()]
-        rows.append((f"{name}{', not in training' if beyond else ''}", str(mask.sum()), *shares))
-    title = "Numbers written right by the letters of the source, %"
-    return Table(title, ("letters", "pairs", *labels), rows)
-
-
-def _digits_table(results: Sequence[Measured]) -> Table:
-    labels = _by_label(results)
-    rows = []
-    for digits, median, *halves in digit_groups(results[0].task.held_out):
-        for words, mask in zip(("up to", "above"), halves, strict=True):
-            shares = [_percent([one.exact[mask] for one in group]) for group in labels.values()]
-            rows.append((str(digits), f"{words} {median:g}", str(mask.sum()), *shares))
-    title = "Numbers written right by digits, and by letters around the median of those digits, %"
-    return Table(title, ("digits", "letters", "pairs", *labels), rows, num_names=2)
-
-
-def _languages_table(config: Config, results: Sequence[Measured]) -> Table:
-    pairs, labels = results[0].task.held_out, _by_label(results)
-    rows = []
-    for language in config.languages:
-        for beyond in (False, True):
-            mask = (pairs.languages == language) & ((pairs.lengths > config.longest) == beyond)
-            shares = [_percent([one.exact[mask] for one in group]) for group in labels.values()]
-            which = f"longer than {config.longest}" if beyond else "as in training"
-            rows.append((LANGUAGES[language], which, str(mask.sum()), *shares))
-    title = "Numbers written right by language and length, %"
-    return Table(title, ("language", "letters", "pairs", *labels), rows, num_names=2)
-
-
-def _examples_table(config: Config, results: Sequence[Measured]) -> Table:
-    pairs, whole = results[0].task.held_out, whole_kinds(results)
-    rows = []
-    for row in examples(pairs, config.longest):
-        written = [target_text(whole[kind][0].answers.written[row]) for kind in whole]
-        rows.append((source_text(pairs.sources[row]), str(pairs.numbers[row]), *written))
+def _examples_table(results: Results) -> Table:
+    pairs, rows = results.task.held_out, []
+    for row in results.task.examples.values():
+        cells = {"source": source_text(pairs.sources[row]), "number": str(pairs.numbers[row])}
+        for kind, one in results.whole.items():
+            seed = np.argmin(one.fitted.failed)
+            cells[LABELS[kind]] = target_text(one.answers.written[seed, row])
+        rows.append(cells)
     title = (
         "The longest held-out source of each language within the lengths in training, as written"
     )
-    return Table(title, ("source", "number", *(LABELS[kind] for kind in whole)), rows)
+    return Table.of(title, rows)
 
 
-def _learnt(results: Sequence[Measured]) -> list[str]:
-    """Whether the fixed vector has learnt its training; if not, more updates could change it."""
+def _found(results: Results) -> Iterator[str]:
+    """What the length does where the number of digits does not change, and what was compared."""
+    task, whole = results.task, results.whole
+    *_, (digits, median, shorter, longer) = digit_groups(task.held_out)
     shares = [
-        100 * float(one.fitted.history["right"][-1].mean())
-        for one in whole_kinds(results).get(FIXED, [])
+        f"{LABELS[kind]} {100 * one.mean_exact[shorter].mean():.0f} and "
+        f"{100 * one.mean_exact[longer].mean():.0f} %"
+        for kind, one in whole.items()
     ]
-    if not shares or min(shares) >= LEARNT:
-        return []
-    return [
-        f"The fixed vector has not learnt its training either: {min(shares):.1f} % of the tokens "
-        "were right at its end. What is compared is what so many updates of so many parameters "
-        "reach, not what a vector of that width could hold."
-    ]
-
-
-def _letters_apart(results: Sequence[Measured]) -> list[str]:
-    """What the length does where the number of digits does not change; no expectation of it."""
-    exact = exact_by_kind(results)
-    *_, (digits, median, shorter, longer) = digit_groups(results[0].task.held_out)
-    shares = [
-        f"{LABELS[kind]} {100 * right[shorter].mean():.0f} and {100 * right[longer].mean():.0f} %"
-        for kind, right in exact.items()
-    ]
-    return [
+    yield (
         f"Long sources are mostly large numbers. Of numbers of {digits} digits alone, sources of "
         f"up to {median:g} letters and longer ones: {', '.join(shares)}."
-    ]
-
-
-def _sizes(results: Sequence[Measured]) -> str:
-    task = results[0].task
-    return (
-        f"{len(task.training.numbers):,} pairs of {len(np.unique(task.training.numbers)):,} "
-        f"numbers in training, {len(task.held_out.numbers):,} pairs of "
-        f"{len(np.unique(task.held_out.numbers)):,} other numbers in the test."
     )
+    if FIXED in whole:
+        fitted = whole[FIXED].fitted
+        least = 100 * fitted.of_good_seeds(fitted.of_epochs()["right"])[:, -1].min()
+        if least < LEARNT:
+            yield (
+                f"The fixed vector has not learnt its training either: {least:.1f} % of the tokens "
+                "were right at its end. What is compared is what so many updates of so many "
+                "parameters reach, not what a vector of that width could hold."
+            )
+    trained, asked = (
+        f"{len(part.numbers):,} pairs of {len(np.unique(part.numbers)):,}"
+        for part in (task.training, task.held_out)
+    )
+    yield f"{trained} numbers in training, {asked} other numbers in the test."
 
 
-def _result_rows(config: Config, results: Sequence[Measured]) -> Iterator[dict[str, Any]]:
-    within = results[0].task.held_out.lengths <= config.longest
-    for one in results:
-        setting = one.setting
-        yield {
-            "model": setting.kind,
-            "width": setting.width,
-            "kept": setting.kept,
-            "seed": setting.seed,
-            "status": "failed" if one.fitted.failed else "ok",
-            "num_params": one.fitted.num_params,
-            "forced_tokens": one.forced_share[within].mean(),
-            "written_tokens": one.written_share[within].mean(),
-            "exact": one.exact[within].mean(),
-            "exact_longer": one.exact[~within].mean() if not within.all() else "",
-        }
-
-
-def _answer_rows(results: Sequence[Measured]) -> Iterator[dict[str, Any]]:
-    pairs = results[0].task.held_out
-    for one in results:
-        answers = one.exact, one.forced_share, map(target_text, one.answers.written)
-        rows = zip(pairs.numbers, pairs.languages, pairs.lengths, *answers, strict=True)
-        for number, language, length, exact, forced, written in rows:
-            yield {
-                "training": one.setting.name,
-                "language": language,
-                "number": number,
-                "letters": length,
-                "written": written,
-                "exact": int(exact),
-                "forced_tokens": round(float(forced), 4),
-            }
-
-
-def _update_rows(results: Sequence[Measured]) -> Iterator[dict[str, Any]]:
-    for one in results:
-        history = {name: values.reshape(-1) for name, values in one.fitted.history.items()}
-        for update in range(len(history["loss"])):
-            values = {name: float(values[update]) for name, values in history.items()}
-            yield {"training": one.setting.name, "update": update + 1} | values
+def _answer_rows(config: Config, results: Results) -> Iterator[dict[str, Any]]:
+    pairs = results.task.held_out
+    for one in results.measured:
+        exact, forced = one.exact, one.forced_share
+        for index, seed in enumerate(config.all_seeds):
+            for row, number in enumerate(pairs.numbers):
+                yield {
+                    "training": one.setting.label,
+                    "seed": seed,
+                    "language": pairs.languages[row],
+                    "number": number,
+                    "letters": pairs.lengths[row],
+                    "written": target_text(one.answers.written[index, row]),
+                    "exact": int(exact[index, row]),
+                    "forced_tokens": round(float(forced[index, row]), 4),
+                }

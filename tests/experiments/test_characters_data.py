@@ -5,14 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from experiments.characters.ngrams import NGram, compressed_bits
-from experiments.characters.text import (
-    by_text,
-    pieces,
-    reset_every_chunk,
-    text_chunks,
-    training_chunks,
-)
+from experiments.characters.baselines import NGram, compressed_bits
+from experiments.characters.config import Config
+from experiments.characters.train import training_chunks
 from experiments.data.topics import (
     ALPHABET,
     SHINGLE,
@@ -88,42 +83,20 @@ def test_a_split_by_topic_without_families_would_leak():
 
 def test_training_chunks_are_all_texts_in_some_order():
     texts = ["abcdefg\n", "0123456789", "xyz"]
-    chunks = training_chunks(texts, 2, 4, seed=3)
-    assert chunks.xs.shape == (2, 2, 4) and chunks.mask.all()
-    rows = [decode(chunks.ys[:, row].ravel()) for row in range(2)]
+    config = Config(batch_size=2, chunk=4)
+    chunks = training_chunks(config, "carried", texts, epoch=3)
+    assert chunks.xs.shape == (2, 2, 4)
+    before, after, reset = (leaf.swapaxes(0, 1).reshape(2, -1) for leaf in chunks)
     orders = ["".join(order)[:16] for order in itertools.permutations(texts)]
-    assert "".join(rows) in orders
-    before = [chunks.xs[:, row].ravel() for row in range(2)]
-    reset = [chunks.reset[:, row].ravel() for row in range(2)]
+    assert decode(after.ravel()) in orders
     for row in range(2):
-        ys = chunks.ys[:, row].ravel()
         continued = ~reset[row][1:]
-        assert (before[row][1:][continued] == ys[:-1][continued]).all()
-        assert reset[row][0] and (before[row][1:][~continued] == 0).all()
-    assert sum(map(np.sum, reset)) >= 2
-    others = {training_chunks(texts, 2, 4, seed=seed).ys.tobytes() for seed in range(8)}
-    assert len(others) > 1
-
-
-def test_text_chunks_hold_every_character_once_in_its_text():
-    texts = ["abcdefghij", "x", "0123456"]
-    chunks, indices = text_chunks(texts, 2, 4)
-    back = by_text(chunks.ys, chunks.mask, indices, len(texts))
-    assert [decode(tokens) for tokens in back] == texts
-    read = by_text(chunks.xs, chunks.mask, indices, len(texts))
-    assert [decode(tokens) for tokens in read] == ["\n" + text[:-1] for text in texts]
-    starts = by_text(chunks.reset, chunks.mask, indices, len(texts))
-    assert [np.flatnonzero(start).tolist() for start in starts] == [[0], [0], [0]]
-    cold = reset_every_chunk(chunks)
-    assert cold.reset[..., 0].all() and not cold.reset[..., 1:].any()
-    assert not chunks.reset[1:, 0].all()
-
-
-def test_pieces_are_the_chunks_and_masked_ones():
-    chunks, _ = text_chunks(["abcdefghij"], 1, 4)
-    made = list(pieces(chunks, 2))
-    assert [piece.mask.sum() for piece in made] == [8, 2]
-    assert decode(np.concatenate([piece.ys[piece.mask] for piece in made])) == "abcdefghij"
+        assert (before[row][1:][continued] == after[row][:-1][continued]).all()
+        assert (before[row][1:][~continued] == 0).all()
+    assert reset[0, 0] and reset.sum() >= 2
+    others = [training_chunks(config, "reset", texts, epoch) for epoch in range(8)]
+    assert len({one.ys.tobytes() for one in others}) > 1
+    assert all(one.reset[..., 0].all() for one in others) and not others[0].reset.all()
 
 
 def brute_force(texts, order, history, character):

@@ -1,21 +1,15 @@
 """The cost experiment: its fits and formulas, a small run, what is not run, and bad options."""
 
-import csv
-
 import jax
 import numpy as np
 import pytest
 
-from experiments.cost import measure, report
 from experiments.cost.config import Config
-from experiments.cost.expectations import verdicts
-from experiments.cost.formulas import carry_bytes, count_simple
-from experiments.cost.growth import Quantity, curve, exponent
-from experiments.cost.measuring import Counted, Measured
-from experiments.cost.models import MODELS, features_of, model, width_of
-from experiments.frame import cli
+from experiments.cost.expect import Quantity, curve, exponent, judged
+from experiments.cost.measure import Counted, Measured, measure
+from experiments.cost.model import MODELS, carry_bytes, count_simple, features_of, model, width_of
+from experiments.cost.report import report
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.run_folder import RunFolder
 
 CONFIG = Config(
     models=("elman", "elman_end", "elman_sqrt", "attention"),
@@ -34,21 +28,24 @@ def test_the_exponent_of_a_power_law():
 
 
 def test_a_curve_is_fitted_on_the_upper_half_where_it_was_measured():
-    values = {2: 100.0, 4: 12.0, 8: 48.0, 16: float("nan")}
-    rows = [Measured("a", t, Counted(*8 * [t]), np.ones(1), np.ones(1)) for t in values]
-    quantity = Quantity(
-        "q", "s", lambda one: values[one.num_steps], lambda one: one.num_steps**2, True
-    )
-    found = curve(rows, quantity)
-    assert list(found.lengths) == [2, 4, 8] and list(found.all_lengths) == [2, 4, 8, 16]
-    assert found.constant == pytest.approx(48 / 64)
-    assert list(found.predicted) == pytest.approx([3, 12, 48, 192])
-    assert np.isnan(found.exponent) and found.deviation == pytest.approx(1)
-    values[16] = 384.0
-    found = curve(rows, quantity)
-    assert found.exponent == pytest.approx(3) and found.predicted_exponent == pytest.approx(2)
-    assert found.deviation == pytest.approx(np.exp(abs(np.log(48 / 64 / (1.125)))), rel=1e-6)
-    assert curve(rows, quantity._replace(fitted=False)).constant == 1
+    def found(last, **changes):
+        values = {2: 100.0, 4: 12.0, 8: 48.0, 16: last}
+        counted = {t: Counted(*8 * [t])._replace(carry_bytes=v) for t, v in values.items()}
+        rows = [
+            Measured("a", t, one._replace(predicted_carry=t**2), np.ones(1), np.ones(1))
+            for t, one in counted.items()
+        ]
+        return curve(rows, Quantity("q", "s", 1, "carry_bytes", "predicted_carry", **changes))
+
+    one = found(float("nan"))
+    assert list(one.lengths) == [2, 4, 8] and list(one.all_lengths) == [2, 4, 8, 16]
+    assert one.constant == pytest.approx(48 / 64)
+    assert list(one.predicted) == pytest.approx([3, 12, 48, 192])
+    assert np.isnan(one.exponent) and one.deviation == pytest.approx(1)
+    one = found(384.0)
+    assert one.exponent == pytest.approx(3) and one.predicted_exponent == pytest.approx(2)
+    assert one.deviation == pytest.approx(np.exp(abs(np.log(48 / 64 / (1.125)))), rel=1e-6)
+    assert found(384.0, fitted=False).constant == 1
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -76,15 +73,19 @@ def checkpoints(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(checkpoints):
-    return list(measure(CONFIG, checkpoints))
+    return list(measure(CONFIG, checkpoints))[-1]
+
+
+def all_rows(results):
+    return [one for rows in results.models.values() for one in rows]
 
 
 def words(results):
-    return {line.point: line.word for line in verdicts(CONFIG, results)}
+    return {line.point: line.word for line in judged(CONFIG, results)}
 
 
 def test_what_needs_more_than_the_bound_is_compiled_but_not_run(results):
-    rows = [one for one in results if isinstance(one, Measured)]
+    rows = all_rows(results)
     assert len(rows) == 4 * 4
     for one in rows:
         assert one.was_run == (one.counted.training_bytes <= 60 * 2**10)
@@ -93,35 +94,31 @@ def test_what_needs_more_than_the_bound_is_compiled_but_not_run(results):
     assert ("attention", 32) in refused and ("elman", 4) not in refused
 
 
-def test_the_report_says_what_was_not_run(results, tmp_path):
-    with RunFolder.create("cost", tmp_path / "run") as folder:
-        page = report(CONFIG, results, folder)
-        rows = list(csv.DictReader((folder.partial / "metrics.csv").read_text().splitlines()))
-        assert (folder.partial / "cost.png").stat().st_size > 1000
-    assert len(rows) == 16 and rows[-1]["training_seconds"] == "nan"
-    cells = [cell for table in page.tables for row in table.rows for cell in row]
-    assert any(cell.startswith("not run: would need") for cell in cells)
-    assert any("attention at T = 32 was compiled and not run" in line for line in page.failed)
+def test_the_report_says_what_was_not_run(results, written, rows):
+    one = report(CONFIG, results)
+    folder = written(one)
+    saved = rows(folder / "metrics.csv")
+    assert len(saved) == 16 and saved[-1]["training_seconds"] == "nan"
+    assert (folder / "cost.png").stat().st_size > 1000
+    assert "| not run: would need" in (folder / "summary.md").read_text()
+    assert any("attention at T = 32 was compiled and not run" in line for line in one.failed)
 
 
-@pytest.mark.parametrize("number", [1, 5, 8])
-def test_every_prefix_has_a_report(results, number, tmp_path):
-    with RunFolder.create("cost", tmp_path / "run") as folder:
-        page = report(CONFIG, results[:number], folder)
-    assert len(page.pictures) == (number > 1)
-    assert words(results[:number])["streaming memory"] == "not run"
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_interrupted_run_has_a_report(results, number, written):
+    models = {name: rows[:number] for name, rows in results.models.items()} if number else {}
+    so_far = results._replace(models=models)
+    one = report(CONFIG, so_far)
+    assert written(one, "interrupted") and len(one.pictures) == (number > 0)
+    assert words(so_far)["streaming memory"] == "not run"
 
 
 def test_lengths_come_back_from_their_checkpoint(results, checkpoints):
-    again = list(measure(CONFIG, checkpoints))
-    for one, other in zip(again[1:], results[1:], strict=True):
+    *_, again = measure(CONFIG, checkpoints)
+    for one, other in zip(all_rows(again), all_rows(results), strict=True):
         assert one.counted == other.counted
         assert np.array_equal(one.token_seconds, other.token_seconds)
         assert np.array_equal(one.training_seconds, other.training_seconds, equal_nan=True)
-
-
-def changed(results, change):
-    return [change(one) if isinstance(one, Measured) else one for one in results]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +135,8 @@ def test_a_criterion_can_fail(results, point, field, value):
     def change(one):
         return one._replace(counted=one.counted._replace(**{field: value(one)}))
 
-    assert words(changed(results, change))[point] == "FAIL"
+    models = {name: tuple(map(change, rows)) for name, rows in results.models.items()}
+    assert words(results._replace(models=models))[point] == "FAIL"
 
 
 def test_the_streaming_formula_and_the_count_of_a_simple_cell_hold(results):
@@ -146,7 +144,7 @@ def test_the_streaming_formula_and_the_count_of_a_simple_cell_hold(results):
     assert found["streaming memory"] == "pass"
     assert found["constant streaming is not constant training"] == "pass"
     assert found["training time"] == "not run"
-    wrong = [results[0]._replace(counted_work=1), *results[1:]]
+    wrong = results._replace(simple=results.simple._replace(counted_work=1))
     assert words(wrong)["formulas of a simple cell"] == "FAIL"
 
 
@@ -154,15 +152,11 @@ def test_the_streaming_formula_and_the_count_of_a_simple_cell_hold(results):
     ("options", "expected"),
     [
         (["--models", "transformer"], "--models must be among"),
-        (["--lengths", "64"], "--lengths must be two or more, rising, from 2 on, got 64"),
-        (["--lengths", "64", "32"], "--lengths must be two or more, rising"),
+        (["--lengths", "64"], "--lengths must be two or more, got 64"),
+        (["--lengths", "64", "32"], "--lengths must be one or more, rising, at least 2"),
         (["--memory-bound", "0"], "--memory-bound must be finite and above 0, got 0"),
         (["--rounds", "0"], "--rounds must be at least 1, got 0"),
     ],
 )
-def test_wrong_options_are_one_line(options, expected, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["cost", *options]) == 2
-    err = capsys.readouterr().err
-    assert expected in err and err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+def test_wrong_options_are_one_line(options, expected, refused):
+    assert expected in refused("cost", options)

@@ -107,7 +107,7 @@ def test_a_failed_training_is_in_no_mean(results, tasks):
     [
         (["--models", "gru", "perceptron"], "--models must be among elman gru"),
         (["--batch-size", "30"], "--batch-size must be a divisor of 1100, got 30"),
-        (["--lengths", "64"], "--lengths must be two or more, rising"),
+        (["--lengths", "64"], "--lengths must be two or more, got 64"),
         (["--num-params", "10"], "--num-params must be at least 1000, got 10"),
         (["--split-seed", "-1"], "--split-seed must be from 0 to 2147483647, got -1"),
         (["--weight-decay", "inf"], "--weight-decay must be finite and at least 0, got inf"),

@@ -9,13 +9,19 @@ from jax import lax
 import jaxrnn as jr
 from experiments.data import digits as data
 from experiments.digits import expect
-from experiments.digits.baselines import logistic_regression, majority, nearest_digit
 from experiments.digits.config import Config
 from experiments.digits.depth import sequential_depth
 from experiments.digits.measure import Results
 from experiments.digits.model import FAMILIES, make_model
 from experiments.digits.probes import Counted, Growth, Reach
-from experiments.digits.task import ORDERS, make_split, make_tasks
+from experiments.digits.task import (
+    ORDERS,
+    logistic_regression,
+    majority,
+    make_split,
+    make_tasks,
+    nearest_digit,
+)
 from experiments.frame.errors import ExperimentError
 
 

@@ -8,30 +8,27 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from experiments import memorisation
-from experiments.characters import Config as Training
-from experiments.characters.model import Sized, sized
-from experiments.characters.saved import save
-from experiments.characters.text import stream_of
-from experiments.characters.training import Trained
+from experiments.characters.config import Config as Training
+from experiments.characters.model import Sized, sized, stream_of
+from experiments.characters.train import files_of
+from experiments.characters.writing import passages
 from experiments.data.topics import load_topics, make_corpus
 from experiments.frame import cli
-from experiments.frame.fitting import Fitted
 from experiments.frame.run_folder import RunFolder
-from experiments.memorisation.config import MIXERS, Config
-from experiments.memorisation.connections import Connections, connect
-from experiments.memorisation.report import report, verdicts
-from experiments.memorisation.results import Chosen, Traced
+from experiments.memorisation import config, measure
+from experiments.memorisation.measure import Results, Traced, connect
+from experiments.memorisation.report import judged, report
 
 TOPICS = {name: text[:600] for name, text in list(load_topics().items())[:12]}
 TRAINING = Training(parameters=5_000, modes=("carried",), held_out=0.4)
 FILES = ["config.json", "maps.png", "memorisation.html", "passage.png", "reach.csv", "reach.png"]
-FILES += ["report.html", "summary.md"]
+FILES += ["report.html", "summary.md", "verdicts.json"]
+TRAINED = ["metrics.csv", "results.csv", "seconds.json"]
 
 
 @pytest.fixture(autouse=True)
 def few_topics(monkeypatch):
-    monkeypatch.setattr(memorisation, "load_topics", lambda: TOPICS)
+    monkeypatch.setattr(measure, "load_topics", lambda: TOPICS)
 
 
 def test_strengths_are_the_gradient_by_the_rows_of_the_table():
@@ -67,25 +64,25 @@ def traced(mixer, reach, bits):
     chances = np.full((1, length, 5), 0.1)
     truth = np.full((1, length), 2.0**-bits)
     likeliest = np.tile(np.arange(5), (1, length, 1))
-    return Traced(Sized(mixer, 8, 1), (), Connections(strength, likeliest, chances, truth))
+    return Traced(Sized(mixer, 8, 1), (), strength, likeliest, chances, truth)
 
 
 def test_reach_is_the_distance():
     one = traced("gru", 20, 2)
     assert one.by_distance().argmax() == 19 and one.by_distance().sum() == pytest.approx(1)
     assert one.beyond(19) == pytest.approx(1) and one.beyond(20) == pytest.approx(0)
-    assert one.connections.bits == pytest.approx(2)
+    assert one.bits == pytest.approx(2)
 
 
 def test_both_lines_can_pass_and_can_fail():
     def words(*models):
-        return [line.word for line in verdicts(models)]
+        return [line.word for line in judged(models)]
 
     assert words(traced("gru", 2, 2.0), traced("lstm", 30, 2.1)) == ["pass", "pass"]
     assert words(traced("gru", 2, 2.0), traced("lstm", 30, 2.5)) == ["pass", "FAIL"]
     assert words(traced("gru", 30, 2.0), traced("lstm", 31, 2.1)) == ["pass", "FAIL"]
     late = traced("gru", 2, 2.0)
-    late.connections.strength[0, 3, 3] = 1
+    late.strength[0, 3, 3] = 1
     assert words(late) == ["FAIL", "not run"]
 
 
@@ -93,17 +90,18 @@ def test_both_lines_can_pass_and_can_fail():
 def finished(tmp_path_factory):
     """The folder of a run of `characters`, as far as it is read; its models are not trained."""
     out = tmp_path_factory.mktemp("finished") / "run"
-    corpus = make_corpus(TOPICS, TRAINING.held_out, TRAINING.seed)
-    trained, drawn = [], np.random.default_rng(0)
-    for mixer in MIXERS:
+    params, drawn = {}, np.random.default_rng(0)
+    for mixer in config.MIXERS:
         model = sized(mixer, TRAINING.parameters, TRAINING.blocks)
         shapes = jax.eval_shape(lambda model=model: model.init(0))
-        params = jax.tree.map(lambda leaf: drawn.normal(0, 0.3, leaf.shape), shapes)
-        params = jax.tree.map(np.float32, params)
-        trained.append(Trained(model, "carried", Fitted(params, {}, 1, False, 0.0)))
+        params[mixer, "carried"] = jax.tree.map(
+            lambda leaf: drawn.normal(0, 0.3, leaf.shape).astype(np.float32), shapes
+        )
+    files = files_of(params, make_corpus(TOPICS, TRAINING.held_out, TRAINING.seed).digest)
+    files["config.json"] = {"experiment": "characters", "options": vars(TRAINING)}
     with RunFolder.create("characters", out) as folder:
-        save(trained, corpus.digest, folder)
-        folder.write_json("config.json", {"experiment": "characters", "options": vars(TRAINING)})
+        for name, content in files.items():
+            folder.write(name, content)
         return folder.keep()
 
 
@@ -122,21 +120,22 @@ def test_a_run_with_the_models_of_another_writes_the_page(finished, tmp_path):
 
 
 def test_it_trains_its_own_models_otherwise(tmp_path, monkeypatch):
-    for module in (memorisation, memorisation.config):
+    for module in (measure, config):
         monkeypatch.setattr(module, "MIXERS", ("gru",))
     out = tmp_path / "run"
     assert run("--parameters", "5000", "--epochs", "1", "--out", str(out)) == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, *TRAINED])
     assert '"label":"LSTM"' not in (out / "memorisation.html").read_text()
 
 
-def test_a_report_of_what_was_done_so_far(tmp_path):
-    passage = memorisation.passages(TOPICS, 1, 80, 0, 0)
-    chosen = Chosen(make_corpus(TOPICS, 0.4, 0), passage)
-    with RunFolder.create("memorisation", tmp_path / "run") as folder:
-        assert report(Config(), [chosen], folder).pictures == []
-        page = report(Config(), [chosen, traced("gru", 3, 2)], folder)
-        assert len(page.pictures) == 3 and "not run" in page.failed[0]
+def test_a_report_of_what_was_done_so_far(written):
+    results = Results(passages(TOPICS, 1, 80, 0, 0, "--passages"))
+    made = report(config.Config(), results)
+    assert not made.pictures and [one.word for one in made.verdicts] == 2 * ["not run"]
+    folder = written(report(config.Config(), results._replace(traced=(traced("gru", 3, 2),))))
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert "2 similar scores, other uses of context: not run." in page
 
 
 @pytest.mark.parametrize(
@@ -149,16 +148,12 @@ def test_a_report_of_what_was_done_so_far(tmp_path):
         (["--characters", "nowhere"], "--characters: nowhere is no run"),
     ],
 )
-def test_wrong_use_is_one_line_and_writes_nothing(options, expected, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(*options) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if "--resume runs" not in line]
-    assert expected in lines[-1] and len(lines) <= 2
-    assert not list(tmp_path.rglob("*.*"))
+def test_wrong_use_is_one_line_and_writes_nothing(options, expected, refused):
+    assert expected in refused("memorisation", options)
 
 
 def test_models_of_another_text_or_run_are_refused(finished, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(memorisation, "load_topics", lambda: {**TOPICS, "new": "x" * 100})
+    monkeypatch.setattr(measure, "load_topics", lambda: {**TOPICS, "new": "x" * 100})
     assert run("--characters", str(finished), "--out", str(tmp_path / "run")) == 2
     assert "is of another text" in capsys.readouterr().err
     other = tmp_path / "other"

@@ -10,10 +10,8 @@ import pytest
 
 from experiments.characters.model import Sized
 from experiments.characters.writing import Passage
-from experiments.data.topics import make_corpus
-from experiments.memorisation.connections import LIKELIEST, Connections
-from experiments.memorisation.interactive import DECADES, interactive_page, shares_of_largest
-from experiments.memorisation.results import Chosen, Traced
+from experiments.memorisation.measure import LIKELIEST, Results, Traced
+from experiments.memorisation.page import DECADES, interactive_page, shares_of_largest
 
 MODELS = ("gru", "lstm", "mamba")
 TEXTS = ("def <b>f</b>(x):\n    return x & 1", "A second passage, 'as' \"long\" a")
@@ -21,25 +19,23 @@ LIGHT, DARK = np.array([255, 255, 255]), np.array([86, 180, 233])
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
-def connections(seed, length):
+def traced(seed, length):
     generator = np.random.default_rng(seed)
     strength = np.tril(10 ** generator.uniform(-5, 1, (len(TEXTS), length, length)), -1)
     strength[0, 5] = 0  # a prediction that depends on nothing
     chances = -np.sort(-generator.dirichlet(np.ones(96), (len(TEXTS), length)))[..., :LIKELIEST]
     likeliest = generator.permuted(np.tile(np.arange(96), (len(TEXTS), length, 1)), axis=-1)
     truth = generator.uniform(0.01, 0.9, (len(TEXTS), length))
-    return Connections(strength, likeliest[..., :LIKELIEST], chances, truth)
+    return Traced(
+        Sized(MODELS[seed], 8, 1), (), strength, likeliest[..., :LIKELIEST], chances, truth
+    )
 
 
 @pytest.fixture(scope="module")
 def page():
     length = min(map(len, TEXTS))
     passages = [Passage(f"topic {i}", text[:length], "") for i, text in enumerate(TEXTS)]
-    traced = [
-        Traced(Sized(name, 8, 1), (), connections(seed, length)) for seed, name in enumerate(MODELS)
-    ]
-    corpus = make_corpus({"a": "a text", "b": "another text"}, 0.5, 0)
-    return interactive_page(Chosen(corpus, passages), traced)
+    return interactive_page(Results(passages, tuple(traced(seed, length) for seed in range(3))))
 
 
 def data_of(page):
@@ -50,7 +46,7 @@ def test_the_data_are_what_was_measured_and_end_no_script(page):
     assert page.count("</script>") == 2
     data = data_of(page)
     assert data["passages"][0]["text"] == TEXTS[0][: len(data["passages"][0]["text"])]
-    own = connections(1, len(data["passages"][0]["text"]))
+    own = traced(1, len(data["passages"][0]["text"]))
     shown = data["models"][1]["passages"][1]
     assert [len(row) for row in shown["rows"]] == list(range(len(own.truth[1])))
     strength = own.strength[1, 9, :9]

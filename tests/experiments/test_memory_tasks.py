@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from experiments.memory.networks import NUM_OUTPUTS, loss_and_right
-from experiments.memory.tasks import (
+from experiments.memory.task import (
     BLANK,
     MARK,
     NUM_KEPT,
+    NUM_OUTPUTS,
     NUM_SYMBOLS,
     TASKS,
     TOLERANCE,
     Examples,
+    loss_and_right,
     make_examples,
 )
 

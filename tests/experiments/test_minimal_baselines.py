@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.data.employment import INDUSTRIES, load_employment
-from experiments.minimal import baselines, forecasts, probes
+from experiments.minimal import forecasts, probes
 from experiments.minimal.task import (
     HELD_OUT,
     Task,
@@ -54,17 +54,17 @@ def test_training_on_an_industry_held_out_is_caught(task, monkeypatch):
     def leaking(task, until):
         return task.changes[:, :until]
 
-    monkeypatch.setattr(baselines, "training_changes", leaking)
+    monkeypatch.setattr(forecasts, "training_changes", leaking)
     assert probes.changed_by_what_is_hidden(task) == ["autoregression"]
 
 
 def test_choosing_by_test_months_is_caught(task, monkeypatch):
-    one_step_errors = baselines.one_step_errors
+    one_step_errors = forecasts.one_step_errors
 
     def leaking(forecast, task, start, stop):
         return one_step_errors(forecast, task, task.test_from, task.changes.shape[1])
 
-    monkeypatch.setattr(baselines, "one_step_errors", leaking)
+    monkeypatch.setattr(forecasts, "one_step_errors", leaking)
     assert probes.changed_by_what_is_hidden(task)
 
 
@@ -74,14 +74,14 @@ PAST = np.array([[*range(1, 15)]], float)  # changes of 1, 2, …, 14
 @pytest.mark.parametrize(
     ("forecast", "expected"),
     [
-        (baselines.last_value, [0, 0, 0]),
-        (baselines.drift, [7.5, 7.5, 7.5]),
+        (forecasts.last_value, [0, 0, 0]),
+        (forecasts.drift, [7.5, 7.5, 7.5]),
         # The level of a year before: 4 + … + 14 lower; then it goes as it went after that.
-        (baselines.seasonal_naive, [-99, 4, 5]),
+        (forecasts.seasonal_naive, [-99, 4, 5]),
         # The changes of a year before.
-        (baselines.seasonal_naive_with_drift, [3, 4, 5]),
-        (baselines.moving_average(3), [13, 13, 13]),
-        (baselines.autoregression(np.array([2.0, -1.0])), [15, 16, 17]),
+        (forecasts.seasonal_naive_with_drift, [3, 4, 5]),
+        (forecasts.moving_average(3), [13, 13, 13]),
+        (forecasts.autoregression(np.array([2.0, -1.0])), [15, 16, 17]),
     ],
 )
 def test_baselines_by_worked_numbers(forecast, expected):
@@ -91,9 +91,9 @@ def test_baselines_by_worked_numbers(forecast, expected):
 def test_seasonal_naive_returns_to_the_levels_of_the_year_before():
     changes = np.random.default_rng(0).normal(size=(2, 30))
     levels = np.cumsum(changes, axis=1)
-    forecast = levels[:, -1:] + np.cumsum(baselines.seasonal_naive(changes, 12), axis=1)
+    forecast = levels[:, -1:] + np.cumsum(forecasts.seasonal_naive(changes, 12), axis=1)
     np.testing.assert_allclose(forecast, levels[:, -12:])
-    drifted = levels[:, -1:] + np.cumsum(baselines.seasonal_naive_with_drift(changes, 12), axis=1)
+    drifted = levels[:, -1:] + np.cumsum(forecasts.seasonal_naive_with_drift(changes, 12), axis=1)
     growth = levels[:, -1:] - levels[:, -13:-12]
     np.testing.assert_allclose(drifted, levels[:, -12:] + growth)
 
@@ -101,7 +101,7 @@ def test_seasonal_naive_returns_to_the_levels_of_the_year_before():
 def test_exponential_smoothing_is_that_of_the_notes():
     # Inputs 2, 0, 4 with α = 1/2 from 0 give the states 1, 1/2, 9/4.
     past = np.array([2.0, 0.0, 4.0])
-    smooth = baselines.exponential_smoothing(0.5)
+    smooth = forecasts.exponential_smoothing(0.5)
     assert [smooth(past[:stop], 1)[0] for stop in (1, 2, 3)] == [1, 0.5, 2.25]
 
 
@@ -110,11 +110,11 @@ def test_the_autoregression_finds_the_weights_of_an_exact_one():
     series[:, :2] = np.random.default_rng(0).normal(size=(3, 2))
     for t in range(2, 40):
         series[:, t] = 1.2 * series[:, t - 1] - 0.9 * series[:, t - 2]
-    weights = baselines.fit_autoregression(series, 2, 1e-9)
+    weights = forecasts.fit_autoregression(series, 2, 1e-9)
     np.testing.assert_allclose(weights, [1.2, -0.9], rtol=1e-6)
-    forecast = baselines.autoregression(weights)(series[:, :20], 5)
+    forecast = forecasts.autoregression(weights)(series[:, :20], 5)
     np.testing.assert_allclose(forecast, series[:, 20:25], rtol=1e-4)
-    assert np.abs(baselines.fit_autoregression(series, 2, 1e9)).max() < 1e-6
+    assert np.abs(forecasts.fit_autoregression(series, 2, 1e9)).max() < 1e-6
 
 
 def test_errors_are_of_forecasts_from_the_months_before(task):
@@ -124,19 +124,19 @@ def test_errors_are_of_forecasts_from_the_months_before(task):
         seen.append(past.shape[1])
         return past[:, -1:]
 
-    errors = baselines.one_step_errors(spy, task, 83, 86)
+    errors = forecasts.one_step_errors(spy, task, 83, 86)
     assert seen == [83, 84, 85]
     moved = np.abs(np.diff(task.changes, axis=1))[:, 82:85]
     np.testing.assert_allclose(errors, moved / scale(task.changes, 83))
 
 
 def test_what_is_open_is_chosen_on_the_validation_months(task):
-    chosen = {one.name: one.chosen for one in baselines.make_baselines(task)}
+    chosen = {one.name: one.chosen for one in forecasts.make_baselines(task)}
     errors = {
-        number: baselines.one_step_errors(
-            baselines.moving_average(number), task, task.validation_from, task.test_from
+        number: forecasts.one_step_errors(
+            forecasts.moving_average(number), task, task.validation_from, task.test_from
         )[task.is_training].mean()
-        for number in baselines.MOVING_AVERAGES
+        for number in forecasts.MOVING_AVERAGES
     }
     assert chosen["moving average"] == f"{min(errors, key=lambda n: errors[n])} months"
 

@@ -1,6 +1,5 @@
 """The models experiment: its checks can fail, and its page names everything public."""
 
-import csv
 import inspect
 import pathlib
 
@@ -11,8 +10,7 @@ import pytest
 import jaxrnn as jr
 from experiments.frame import cli
 from experiments.frame.models import MODELS, Sizes
-from experiments.models import COMPOSED, multiply_adds
-from experiments.models.support import accepted_evaluators, support
+from experiments.models import COMPOSED, accepted_evaluators, multiply_adds, support
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs/experiments/models.md"
 
@@ -39,11 +37,13 @@ def test_the_committed_table_names_every_public_cell_and_layer():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_formulas_can_be_computed(name):
-    assert multiply_adds(MODELS[name], Sizes.of(64, 16)) > 0
+    assert multiply_adds(MODELS[name].multiply_adds, Sizes.of(64, 16)) > 0
 
 
 def test_an_lstm_by_hand():
-    assert multiply_adds(MODELS["lstm"], Sizes(D=3, H=5, N=1, G=1, K=1, W=1)) == 4 * (15 + 25)
+    assert multiply_adds(MODELS["lstm"].multiply_adds, Sizes(D=3, H=5, N=1, G=1, K=1, W=1)) == 4 * (
+        15 + 25
+    )
 
 
 def test_a_layer_that_forgets_masks_and_resets_is_found_out():
@@ -71,21 +71,14 @@ def test_a_nonlinear_cell_refuses_the_associative_evaluator():
     assert accepted_evaluators(cell, params, 8) == ("sequential", "chunked", "newton")
 
 
-def test_a_small_run_writes_everything(tmp_path):
-    options = [
-        "--models",
-        "ema",
-        "--width",
-        "8",
-        "--num-steps",
-        "4",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert cli.main(["models", "--quick", *options]) == 0
+def test_a_small_run_writes_everything(tmp_path, rows):
+    options = ["--models", "ema", "--width", "8", "--num-steps", "4"]
+    assert cli.main(["models", "--quick", *options, "--out", str(tmp_path / "run")]) == 0
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert names == ["config.json", "images", "metrics.csv", "report.html", "summary.md"]
-    [row] = csv.DictReader((tmp_path / "run/metrics.csv").read_text().splitlines())
+    [row] = rows(tmp_path / "run/metrics.csv")
     assert (row["num_params"], row["carry_numbers"], row["carry_bytes"]) == ("8", "8", "32")
     assert row["evaluators"] == "sequential chunked associative newton"
     assert (row["mask"], row["reset"], row["reverse"], row["step"]) == ("True",) * 4
+    introduction = DOCUMENT.read_text().partition("![")[0]
+    assert (tmp_path / "run/summary.md").read_text().startswith(f"{introduction}![Carry and")

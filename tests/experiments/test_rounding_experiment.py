@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.frame import cli
-from experiments.rounding.measure import errors_along
+from experiments.rounding import errors_along
 
 
 def test_an_error_is_relative_to_the_largest_output_since_half_the_time():

@@ -106,7 +106,7 @@ def test_the_task_keeps_numbers_apart_in_all_languages_and_long_sources_for_the_
     assert task.held_out.lengths.max() > 20
     for language in ("en", "it"):
         assert sum(task.held_out.languages == language) == len(np.unique(task.held_out.numbers))
-    for pairs in task:
+    for pairs in (task.training, task.held_out):
         for row in range(len(pairs.numbers)):
             text = spelled(pairs.numbers[row], pairs.languages[row])
             assert source_text(pairs.sources[row]) == text and pairs.lengths[row] == len(text)

@@ -7,19 +7,16 @@ import pytest
 
 from experiments.data.spelled import PAD, START, make_pairs
 from experiments.frame.fitting import Fitted
-from experiments.translate.answers import Answers
 from experiments.translate.config import KINDS, Config
-from experiments.translate.expectations import LINES, judged
-from experiments.translate.maps import examples, order_of_last_digits
-from experiments.translate.results import Measured
-from experiments.translate.scores import digit_groups, length_groups, mean_and_interval
-from experiments.translate.task import Task
-from experiments.translate.training import Setting
+from experiments.translate.expect import difference, judged, order_of_last_digits
+from experiments.translate.measure import Answers, Measured, Results, Setting
+from experiments.translate.task import Task, digit_groups, length_groups
 
 CONFIG = Config(languages=("en", "de"), longest=24, kept=(2, 4), width=8)
 NUMBERS = [*range(3, 100, 6), *range(131, 1000, 41)]
 PAIRS = make_pairs(NUMBERS, CONFIG.languages, 3)
 TRUTH = PAIRS.targets[:, 1:]
+TASK = Task(PAIRS, PAIRS, CONFIG.longest)
 
 
 def weights_on(tens_first):
@@ -38,16 +35,17 @@ GOOD_MAPS = weights_on({"en": True, "de": False})
 
 
 def measured(kind, wrong, kept=8, failed=False, weights=GOOD_MAPS, forced=None):
-    """Answers that are wrong in their first digit where `wrong` says so."""
-    written = np.where(wrong[:, None] & (np.arange(TRUTH.shape[1]) == 0), START, TRUTH)
-    history = {name: np.ones((1, 2)) for name in ("loss", "right")}
-    fitted = Fitted((), history, 100, failed, 1.0)
-    answers = Answers(written if forced is None else forced, written, weights)
-    return Measured(Setting(kind, 8, kept, 0), fitted, Task(PAIRS, PAIRS), answers)
+    """Answers that are wrong in their first digit where `wrong [N]` or `[S, N]` says so."""
+    wrong = np.atleast_2d(wrong)
+    written = np.where(wrong[..., None] & (np.arange(TRUTH.shape[1]) == 0), START, TRUTH)
+    history = {name: np.ones((len(wrong), 1, 2)) for name in ("loss", "right")}
+    fitted = Fitted((), history, 100, np.full(len(wrong), failed), 1.0)
+    answers = Answers(written if forced is None else forced[None], written, weights[None])
+    return Measured(Setting(kind, 8, kept), fitted, PAIRS, answers)
 
 
-def words(results, config=CONFIG):
-    return [line.word for line in judged(config, results)]
+def words(measured, config=CONFIG):
+    return [one.word for one in judged(config, Results(TASK, tuple(measured)))]
 
 
 def wrong_behind(letters, every=1):
@@ -70,7 +68,7 @@ PROBES = [measured("fixed", wrong_behind(4), 2), measured("fixed", wrong_behind(
 
 
 def test_everything_can_hold():
-    assert words(all_kinds() + PROBES) == ["pass"] * len(LINES)
+    assert words(all_kinds() + PROBES) == ["pass"] * 8
 
 
 NOTHING_WRONG, ALL_WRONG = wrong_behind(99), wrong_behind(0)
@@ -82,7 +80,7 @@ NOTHING_WRONG, ALL_WRONG = wrong_behind(99), wrong_behind(0)
         (all_kinds(dot=ALL_WRONG) + PROBES, [1, 2, 4, 7]),
         (all_kinds(fixed=NOTHING_WRONG, reversed=NOTHING_WRONG) + PROBES, [2, 3, 4, 5]),
         (all_kinds(fixed=ALL_WRONG, reversed=ALL_WRONG), [3, 5]),
-        (all_kinds() + PROBES[::-1] + [measured("fixed", NOTHING_WRONG, 2)], [6]),
+        (all_kinds() + [PROBES[0], measured("fixed", ALL_WRONG, 4)], [6]),
         (
             all_kinds()[:3] + [measured("additive", NOTHING_WRONG, weights=0 * GOOD_MAPS)] + PROBES,
             [7],
@@ -110,9 +108,9 @@ def test_a_prefix_of_the_run_leaves_lines_that_were_not_run():
 def test_shares_of_tokens_count_real_ones_alone():
     one = measured("fixed", ALL_WRONG)
     num_tokens = np.array([len(str(number)) + 1 for number in PAIRS.numbers])
-    np.testing.assert_allclose(one.written_share, (num_tokens - 1) / num_tokens)
+    np.testing.assert_allclose(one.written_share[0], (num_tokens - 1) / num_tokens)
     assert not one.exact.any() and not one.all_forced.any()
-    # What stands behind the end counts in neither.
+    # What comes after the end counts in neither.
     behind = np.where(TRUTH == PAD, START, TRUTH)
     other = measured("fixed", NOTHING_WRONG, forced=behind)
     assert other.all_forced.all() and (other.forced_share == 1).all()
@@ -139,35 +137,37 @@ def test_digit_groups_split_sources_of_the_same_number_of_digits():
         assert PAIRS.lengths[shorter].max() <= median < PAIRS.lengths[longer].min()
 
 
-def test_an_interval_is_over_numbers_not_pairs():
-    generator = np.random.default_rng(0)
-    of_number = generator.standard_normal(50)
-    once = mean_and_interval(of_number, np.arange(50))
-    many = mean_and_interval(np.repeat(of_number, 9), np.repeat(np.arange(50), 9))
-    np.testing.assert_allclose(once, many)
-    mean, low, high = once
-    assert low < mean < high
-    # 1.96 standard errors to either side, roughly
-    np.testing.assert_allclose(high - low, 3.92 * of_number.std() / np.sqrt(50), rtol=0.15)
+def test_an_interval_is_over_numbers_not_pairs_and_of_the_mean_of_good_seeds():
+    wrong = np.random.default_rng(0).random((3, len(NUMBERS))) < 0.4
+    one = measured("dot", np.tile(wrong, len(CONFIG.languages)))
+    both = difference(one, measured("fixed", NOTHING_WRONG), np.arange(len(PAIRS.numbers)))
+    assert both.low < both.mean < both.high
+    points = -100 * wrong.mean(axis=0)
+    assert both.mean == pytest.approx(points.mean())
+    # 1.96 standard errors to either side, roughly: as of so many numbers, not of so many pairs
+    width = 3.92 * points.std() / np.sqrt(len(NUMBERS))
+    assert both.high - both.low == pytest.approx(width, rel=0.15)
+    failed = measured("dot", np.tile([wrong[0], ~wrong[0]], 2))
+    failed = failed._replace(fitted=failed.fitted._replace(failed=np.array([False, True])))
+    np.testing.assert_array_equal(failed.mean_exact, failed.exact[0])
 
 
 def test_the_order_of_tens_and_ones_in_a_map():
-    found = order_of_last_digits(measured("dot", NOTHING_WRONG), np.ones(len(PAIRS.numbers), bool))
+    every = np.ones(len(PAIRS.numbers), bool)
+    found = order_of_last_digits(measured("dot", NOTHING_WRONG), CONFIG.languages, every)
     chosen = [number for number in NUMBERS if number % 100 > 20 and number % 10]
-    assert {language: values.tolist() for language, values in found.items()} == {
+    assert {language: letters.tolist() for language, letters in found.items()} == {
         "en": [-1.0] * len(chosen),
         "de": [1.0] * len(chosen),
     }
-    assert not any(
-        map(len, order_of_last_digits(measured("dot", ALL_WRONG), NOTHING_WRONG).values())
-    )
+    none = order_of_last_digits(measured("dot", ALL_WRONG), CONFIG.languages, every)
+    assert not any(map(len, none.values()))
 
 
 def test_examples_are_the_longest_within_training():
-    rows = examples(PAIRS, 24)
-    assert PAIRS.languages[rows].tolist() == ["en", "de"]
-    for row in rows:
-        others = (PAIRS.languages == PAIRS.languages[row]) & (PAIRS.lengths <= 24)
+    assert list(TASK.examples) == ["en", "de"]
+    for language, row in TASK.examples.items():
+        others = (PAIRS.languages == language) & (PAIRS.lengths <= 24)
         assert PAIRS.lengths[row] == PAIRS.lengths[others].max() <= 24
 
 

@@ -11,10 +11,15 @@ from experiments.data import vowels
 from experiments.frame import cli
 from experiments.frame.fitting import Fitted
 from experiments.vowels.config import Config
-from experiments.vowels.measure import prepare
-from experiments.vowels.model import RECURRENCES, make_classifier
+from experiments.vowels.measure import (
+    RECURRENCES,
+    Trained,
+    make_classifier,
+    make_score,
+    prepare,
+    score_padding,
+)
 from experiments.vowels.report import report
-from experiments.vowels.train import Trained, make_score, score_padding
 
 SMALL = ["--num-units", "8", "--padded-lengths", "29", "33"]
 
@@ -87,7 +92,7 @@ def test_a_failed_seed_is_counted_and_not_averaged():
 def test_a_mask_makes_the_padded_length_irrelevant(model, scored, x64):
     few = vowels.Recordings(*(field[::9] for field in scored))
     few = few._replace(xs=few.xs.astype(np.float64))
-    classifier = make_classifier(model, "final", 8, vowels.NUM_SPEAKERS)
+    classifier = make_classifier(model, "final", 8)
     params = classifier.init(jax.random.key(0), vowels.NUM_COEFFICIENTS)
 
     @jax.jit
@@ -110,7 +115,7 @@ def test_a_mask_makes_the_padded_length_irrelevant(model, scored, x64):
 
 def test_the_final_carry_is_what_the_steps_before_the_padding_leave(scored):
     few = vowels.Recordings(*(field[:2] for field in scored))
-    classifier = make_classifier("bilstm", "final", 4, vowels.NUM_SPEAKERS)
+    classifier = make_classifier("bilstm", "final", 4)
     params = classifier.init(jax.random.key(0), vowels.NUM_COEFFICIENTS)
     mask = jr.mask_from_lengths(few.seq_lengths, 29)
     logits = classifier.logits(params, few.xs, mask)

@@ -1,43 +1,44 @@
-"""One of every model that mixes time, small, by the name of its factory."""
+"""One of every model that mixes time, small, from the catalogue of the experiments."""
+
+import functools
 
 import jax.numpy as jnp
 
 import jaxrnn as jr
+from experiments.frame.models import MODELS as CATALOGUE
+from experiments.frame.models import Sizes
 
 NUM_INPUTS = 4
 """D of every model."""
 
-CLASSICAL = {
-    "elman": lambda dtype: jr.elman(4, param_dtype=dtype),
-    "lstm": lambda dtype: jr.lstm(4, param_dtype=dtype),
-    "gru": lambda dtype: jr.gru(4, param_dtype=dtype),
-    "mgu": lambda dtype: jr.mgu(4, param_dtype=dtype),
+_SIZES = Sizes(D=NUM_INPUTS, H=4, N=6, G=2, K=2, W=5)
+# Sizes of a model that must not be equal, and options that are not the default.
+_OTHER_SIZES = {
+    "lru": {"H": 5},
+    "s5": {"H": 5, "N": 8},
+    "s6": {"N": 3},
+    "causal_conv": {"W": 3},
+    "mamba": {"N": 3},
+    "mamba2": {"N": 3, "K": 4},
+    "gated_delta_net": {"K": 3},
 }
-MODELS = {
-    "ema": lambda dtype: jr.ema(0.7, param_dtype=dtype),
-    "diagonal_rnn": lambda dtype: jr.diagonal_rnn(4, (-1, 1), selective=True, param_dtype=dtype),
-    "lru": lambda dtype: jr.lru(5, 6, r_max=0.99, param_dtype=dtype),
-    "s4d": lambda dtype: jr.s4d(6, param_dtype=dtype),
-    "s5": lambda dtype: jr.s5(5, 8, num_blocks=2, param_dtype=dtype),
-    "rg_lru": lambda dtype: jr.rg_lru(num_blocks=2, param_dtype=dtype),
-    "min_gru": lambda dtype: jr.min_gru(4, param_dtype=dtype),
-    "min_lstm": lambda dtype: jr.min_lstm(4, param_dtype=dtype),
-    "s6": lambda dtype: jr.s6(3, dt_rank=2, param_dtype=dtype),
-    "slstm": lambda dtype: jr.slstm(4, num_heads=2, param_dtype=dtype),
-    "convolutional": lambda dtype: jr.recurrent(jr.s4d(6, param_dtype=dtype), jr.convolution()),
-    "s4": lambda dtype: jr.s4(6, param_dtype=dtype),
-    "causal_conv": lambda dtype: jr.causal_conv(3, param_dtype=dtype),
-    "mamba": lambda dtype: jr.mamba(3, param_dtype=dtype),
-    "mamba2": lambda dtype: jr.mamba2(
-        3, head_width=4, evaluator=jr.chunkwise(7), param_dtype=dtype
-    ),
-    "mlstm": lambda dtype: jr.mlstm(2, 2, evaluator=jr.chunkwise(7), param_dtype=dtype),
-    "gated_delta_net": lambda dtype: jr.gated_delta_net(
-        2, 3, evaluator=jr.chunkwise(7), negative_eigenvalues=True, param_dtype=dtype
-    ),
-    "self_attention": lambda dtype: jr.self_attention(2, window=5, param_dtype=dtype),
+_OPTIONS = {
+    "ema": {"decay": 0.7},
+    "diagonal_rnn": {"eigenvalue_range": (-1, 1), "selective": True},
+    "lru": {"r_max": 0.99},
+    "s5": {"num_blocks": 2},
+    "s6": {"dt_rank": 2},
+    "mamba2": {"evaluator": jr.chunkwise(7)},
+    "mlstm": {"evaluator": jr.chunkwise(7)},
+    "gated_delta_net": {"evaluator": jr.chunkwise(7), "negative_eigenvalues": True},
 }
 
 
 def make(name, dtype=jnp.float32):
-    return (CLASSICAL | MODELS)[name](dtype)
+    sizes = _SIZES._replace(**_OTHER_SIZES.get(name, {}))
+    return CATALOGUE[name].make(sizes, param_dtype=dtype, **_OPTIONS.get(name, {}))
+
+
+_MAKERS = {name: functools.partial(make, name) for name in CATALOGUE}
+CLASSICAL = {name: _MAKERS.pop(name) for name in ("elman", "lstm", "gru", "mgu")}
+MODELS = _MAKERS

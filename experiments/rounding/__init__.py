@@ -1,1 +1,0 @@
-"""What float32 costs over long sequences: every model against itself in float64."""
