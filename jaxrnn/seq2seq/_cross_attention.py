@@ -49,8 +49,8 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
 
     Raises:
         ValueError: The mask has another shape, or `values` another width than the parameters.
-        TypeError: `score` is not a Score, the parameters are of another score, or the mask is not an array
-            of flags.
+        TypeError: `score` is not a Score, the parameters are of another score, or the
+            mask is not an array of flags.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

@@ -103,8 +103,8 @@ def encoder_decoder(
     With attention every step also sees the context of all encoder outputs: after the decoder's step
     (Luong et al. 2015, arXiv:1508.04025; see `cross_attention`), before it (Bahdanau et al. 2015,
     arXiv:1409.0473; see `attention_cell`), or after it and fed to the next step (Luong et al.,
-    section 3.3; see `input_feeding`). In the latter two the decoder, such as an embedding, starts from
-    its own initial carry, and the cell after it from the encoder's last one.
+    section 3.3; see `input_feeding`). In the latter two the decoder, such as an embedding, starts
+    from its own initial carry, and the cell after it from the encoder's last one.
 
     The outputs of the encoder and their keys travel in the decoder's carry, so streaming, masks and
     chunks work as everywhere. A row without a real source step, or any row if S = 0, starts from
