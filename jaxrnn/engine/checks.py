@@ -59,7 +59,7 @@ def evaluator(evaluate: Any, name: str) -> None:
         signature.bind(*"cell params carry steps".split())
         # A factory such as `newton`, whose call was forgotten, takes four arguments and needs none.
         fits = any(p.default is p.empty for p in signature.parameters.values())
-    except TypeError:
+    except (TypeError, ValueError):
         fits = False
     if not fits:
         raise TypeError(
