@@ -8,6 +8,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import jax
+
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
 
@@ -18,6 +20,7 @@ class FactoryCall(NamedTuple):
     factory: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    compared: Any
 
 
 class ModelValue:
@@ -32,8 +35,9 @@ class ModelValue:
     # Cached, because `unroll` compares models in every call.
     @functools.cached_property
     def _compared(self) -> Any:
-        fields: Any = self if self.made_by is None else self.made_by
-        return type(self), comparable(tuple(fields))
+        if self.made_by is None:
+            return type(self), comparable(tuple(self))  # pyright: ignore[reportArgumentType]
+        return type(self), self.made_by.compared
 
     def __eq__(self, other: Any) -> bool:
         """Whether both were made by the same call, or have the same fields."""
@@ -51,7 +55,7 @@ class ModelValue:
         """The call that made the model, or its fields."""
         if self.made_by is None:
             return written(type(self).__name__, (), self._asdict())  # pyright: ignore
-        return written(self.made_by.factory.__name__, *self.made_by[1:])
+        return written(self.made_by.factory.__name__, self.made_by.args, self.made_by.kwargs)
 
     def __copy__(self) -> Any:
         """The model itself, because it cannot be changed."""
@@ -65,7 +69,7 @@ class ModelValue:
         """Pickles by the call, because what factories close over cannot be pickled."""
         if self.made_by is None:
             return type(self), tuple(self)  # pyright: ignore[reportArgumentType]
-        factory, args, kwargs = self.made_by
+        factory, args, kwargs, _ = self.made_by
         kwargs = {name: _by_name(value) for name, value in kwargs.items()}
         return functools.partial(factory, **kwargs), tuple(map(_by_name, args))
 
@@ -96,18 +100,25 @@ def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Mad
         tagger(8, 3)
     """
     signature = inspect.signature(factory)
-    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    # What follows in `*args`, or has no name to be given by, holds the place of a default.
+    in_place = kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}
 
     @functools.wraps(factory)
     def make(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
         model: Any = factory(*args, **kwargs)
         # A copy, because the factory may return a model that remembers another call.
         model = type(model)(*model)
-        bound = signature.bind(*args, **kwargs)
-        for name, value in list(bound.arguments.items()):
-            if comparable(value) == comparable(defaults[name]):
-                del bound.arguments[name]
-        model.made_by = FactoryCall(make, bound.args, bound.kwargs)
+        bound, complete = (signature.bind(*args, **kwargs) for _ in range(2))
+        complete.apply_defaults()
+        for name, parameter in signature.parameters.items():
+            is_droppable = parameter.kind is parameter.KEYWORD_ONLY or not in_place
+            value = bound.arguments.get(name, parameter.empty)
+            if is_droppable and comparable(value) == comparable(parameter.default):
+                bound.arguments.pop(name, None)
+        # Compared as they are now, because a list may change later.
+        compared = make, comparable(complete.arguments)
+        model.made_by = FactoryCall(make, bound.args, bound.kwargs, compared)
         return model
 
     return make
@@ -116,7 +127,9 @@ def model_factory(factory: Callable[Arguments, Made]) -> Callable[Arguments, Mad
 def comparable(value: Any) -> Any:
     """A hashable value, equal for two arguments exactly when they mean the same.
 
-    Types are compared too: 1, 1.0 and True are equal in Python, but different arguments here.
+    Types are compared too: 1, 1.0 and True are equal in Python, but different arguments here, and
+    so are 0.0 and -0.0. What can change in place and has no hash, such as an array of numpy or an
+    object, is equal to nothing, because equal models share what was compiled.
     """
     if isinstance(value, ModelValue):
         return value
@@ -125,11 +138,21 @@ def comparable(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value), *map(comparable, value)
     if isinstance(value, Mapping):
-        return type(value), frozenset((key, comparable(item)) for key, item in value.items())
+        items = ((comparable(key), comparable(item)) for key, item in value.items())
+        return type(value), *items
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if not value.__dataclass_params__.frozen:
+            return _Identity(object())
+        fields = dataclasses.fields(value)
+        return type(value), *(comparable(getattr(value, field.name)) for field in fields)
+    if isinstance(value, float):
+        return type(value), value.hex()
+    if isinstance(value, jax.Array):
+        return _Identity(value)
     try:
         hash(value)
     except TypeError:
-        return _Identity(value)
+        return _Identity(object())
     return type(value), value
 
 
@@ -174,7 +197,7 @@ class EvaluatorValue:
 
 
 class _Identity:
-    """A value that has no hash, such as an array, and is equal only to itself."""
+    """A value that is equal only to itself."""
 
     def __init__(self, value: Any):
         self.value = value

@@ -6,6 +6,7 @@ import pickle
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from support.models import CLASSICAL, MODELS
 
@@ -109,3 +110,33 @@ def test_equal_models_are_one_static_argument():
 def test_a_stack_of_evaluators_says_so():
     with pytest.raises(TypeError, match=r"got gru\(4\).*serial\(\.\.\.\) stacks layers"):
         jr.sequential(jr.gru(4), jr.dense(3))
+
+
+@jr.model_factory
+def stack_of(*layers, **named):
+    return jr.serial(*layers, *named.values())
+
+
+@jr.model_factory
+def scaled(factors, size=2, *cells):
+    return jr.dense(size + len(cells), lambda ys: ys * factors[0])
+
+
+def test_arguments_that_mean_another_model_are_not_equal():
+    a, b = jr.dense(3), jr.layer_norm()
+    assert stack_of(a=a, b=b) != stack_of(b=b, a=a)
+    assert scaled((0.0,)) != scaled((-0.0,)) and scaled([1.0]) == scaled([1.0])
+    factors = [1.0]
+    before = scaled(factors)
+    factors[0] = 2.0
+    assert scaled(factors) != before
+    array = np.ones(1)
+    assert scaled(array) != scaled(array)
+    array = jnp.ones(1)
+    assert scaled(array) == scaled(array) != scaled(jnp.ones(1))
+
+
+def test_a_default_before_further_positions_stays_in_its_place():
+    model = scaled((1.0,), 2, jr.gru(4))
+    assert repr(model) == "scaled((1.0,), 2, gru(4))" and model != scaled((1.0,), 2)
+    assert pickle.loads(pickle.dumps(model)) == model

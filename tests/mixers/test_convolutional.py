@@ -251,3 +251,32 @@ def test_it_can_be_made_while_tracing():
         return jr.unroll(layer, layer.init(jax.random.key(0), D), xs).outputs
 
     assert run(jnp.ones((5, D))).shape == (5, D)
+
+
+def test_what_initial_values_hide_is_refused():
+    """A gate that starts at 0 and a mixing matrix that starts as the identity."""
+
+    def gated(params, x):
+        rate = jax.nn.sigmoid(params["gate"] * x)[..., None] * jnp.ones(2)
+        return jr.Affine(rate, x[..., None] * jnp.ones(2))
+
+    def mixed(params, x):
+        x = x @ params["matrix"]
+        return jr.Affine(jnp.full((*x.shape, 2), 0.5), x[..., None] * jnp.ones(2))
+
+    def cell(init, project):
+        return jr.simple_cell(
+            init,
+            lambda params, carry, z: z.a * carry + z.b,
+            num_outputs=2,
+            initial_carry=lambda params, batch_shape=(): jnp.zeros((*batch_shape, 2, 2)),
+            project=project,
+            emit=lambda params, carry, x: carry.sum(-1),
+        )
+
+    for init, project, message in (
+        (lambda key, n: {"gate": jnp.zeros(n)}, gated, "same coefficients at all steps"),
+        (lambda key, n: {"matrix": jnp.eye(n)}, mixed, "keep features apart"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jr.recurrent(cell(init, project), jr.convolution())

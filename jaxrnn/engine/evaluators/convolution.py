@@ -1,5 +1,6 @@
 """`convolution`: a recurrence that does not change with time, as one long convolution."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -195,6 +196,8 @@ def _powers(a: Array, num_steps: int) -> Array:
     return powers[: num_steps + 1]
 
 
+# A model may be made where it is used, and the probe takes a while.
+@functools.lru_cache(maxsize=64)
 def _check_cell(cell):
     """Raises unless a small instance is linear, constant in time, and keeps features apart."""
     if cell.prepare is not None:
@@ -207,6 +210,9 @@ def _check_cell(cell):
             raise ValueError(
                 "cell must take any number of features to be a convolution, as s4d does."
             ) from error
+        # Away from initial values: a gate that starts at 0 or a mixing matrix that starts as the
+        # identity would hide what the cell does after training.
+        params = _moved(params)
         carry = jax.tree.map(jnp.zeros_like, cell.initial_carry(params))
         x = jax.random.normal(jax.random.key(1), (3, 2))
         z, other_z = (project(cell, params, some) for some in (x[0], x[1]))
@@ -225,6 +231,18 @@ def _check_cell(cell):
             raise ValueError(
                 "cell must be linear in x to be a convolution, but -2 x does not give -2 y."
             )
+
+
+def _moved(params):
+    """Parameters near the given ones, none of them 0."""
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(2), len(leaves))
+    return tree.unflatten(
+        leaf + 0.1 * jax.random.normal(key, leaf.shape, leaf.dtype)
+        if jnp.issubdtype(leaf.dtype, jnp.inexact)
+        else leaf
+        for key, leaf in zip(keys, leaves, strict=True)
+    )
 
 
 def _check_affine(z, other_z, carry):

@@ -187,3 +187,15 @@ def test_an_empty_batch_and_a_coefficient_that_never_changes(x64):
     xs = jax.random.normal(jax.random.key(1), (2, T, D), jnp.float32)
     got = jr.unroll(smooth, params, xs, evaluator=jr.newton())
     np.testing.assert_allclose(got.outputs, jr.unroll(smooth, params, xs).outputs, rtol=1e-5)
+
+
+def test_a_cell_that_closes_over_a_traced_array_is_refused():
+    def outputs(w):
+        cell = jr.simple_cell(
+            lambda key, num_inputs: (), lambda params, carry, z: jnp.tanh(w * carry + z), 3
+        )
+        return jr.unroll(cell, (), jnp.ones((5, 3)), evaluator=jr.newton()).outputs.sum()
+
+    with pytest.raises(TypeError, match="close over no traced array"):
+        jax.grad(outputs)(0.5)
+    assert jnp.isfinite(outputs(0.5))

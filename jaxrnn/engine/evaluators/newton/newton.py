@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.newton.dense_scan import dense_scan
@@ -212,8 +213,20 @@ def _problem(cell, params, carry, steps):
     num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
     inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset)
+    _check_closed(advance, params, carry, inputs)
     # The first step reads the given carry, which is data: there is no unknown before it.
     return _Step(advance, flat), _Data(params, first, inputs, fresh.at[0].set(True))
+
+
+def _check_closed(advance, params, carry, inputs):
+    """Raises if the step closes over a traced array, to which no derivative would flow."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
+    consts = jax.make_jaxpr(advance)(params, carry, one).consts
+    if any(isinstance(const, Tracer) for const in consts):
+        raise TypeError(
+            "newton() needs a cell whose advance and initial_carry close over no traced array: "
+            "make it a parameter, or use sequential()."
+        )
 
 
 def _with_leading(cell, params, xs, leading):
