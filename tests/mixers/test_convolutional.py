@@ -225,9 +225,9 @@ def test_bfloat16_inputs():
 def test_other_cells_raise():
     with pytest.raises(TypeError, match="cell must be a Cell"):
         jr.recurrent(jr.dense(2), jr.convolution())
-    with pytest.raises(TypeError, match="project to Affine"):
+    with pytest.raises(TypeError, match="project returns Affine"):
         jr.recurrent(jr.elman(2), jr.convolution())
-    with pytest.raises(TypeError, match="no noise"):
+    with pytest.raises(TypeError, match="must not draw noise"):
         jr.recurrent(jr.zoneout(jr.s4d(4), 0.1), jr.convolution())
     with pytest.raises(TypeError, match="one array"):
         jr.recurrent(jr.lru(2, 2), jr.convolution())

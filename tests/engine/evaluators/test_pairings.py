@@ -1,5 +1,7 @@
 """Every evaluator with every layer that has a recurrence: equal to `sequential`, or refused."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,9 +41,8 @@ LAYERS = {
 }
 
 
-def run(make, evaluator):
-    layer = make(evaluator)
-    params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), layer.init(jax.random.key(0), D))
+def run(name, evaluator):
+    layer, params = LAYERS[name][0](evaluator), init(name)
     rng = np.random.default_rng(0)
     xs, mask = rng.standard_normal((2, T, D)), rng.random((2, T)) < 0.8
     reset = np.zeros((2, T), bool)
@@ -52,18 +53,29 @@ def run(make, evaluator):
         return jnp.sum(jnp.sin(rollout.outputs)), rollout[:2]
 
     gradient = jax.value_and_grad(loss, has_aux=True)
-    return [gradient(params, flags) for flags in ({}, {"reset": reset})]
+    both = jax.jit(lambda params: [gradient(params, flags) for flags in ({}, {"reset": reset})])
+    return jax.device_get(both(params))
+
+
+@functools.cache
+def init(name):
+    layer = LAYERS[name][0](jr.sequential())
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float64), layer.init(jax.random.key(0), D))
+
+
+@functools.cache
+def in_sequence(name):
+    return run(name, jr.sequential())
 
 
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_evaluated_alike_or_refuses(x64, name, evaluator):
-    make, accepted = LAYERS[name]
-    if evaluator not in accepted:
+    if evaluator not in LAYERS[name][1]:
         with pytest.raises((TypeError, ValueError), match=r"use \w+\(|to be a convolution"):
-            run(make, EVALUATORS[evaluator])
+            run(name, EVALUATORS[evaluator])
         return
-    got, want = run(make, EVALUATORS[evaluator]), run(make, jr.sequential())
+    got, want = run(name, EVALUATORS[evaluator]), in_sequence(name)
     for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
