@@ -225,7 +225,7 @@ def test_bfloat16_inputs():
 def test_other_cells_raise():
     with pytest.raises(TypeError, match="cell must be a Cell"):
         jr.recurrent(jr.dense(2), jr.convolution())
-    with pytest.raises(TypeError, match="project to Affine"):
+    with pytest.raises(TypeError, match=r"project returns Affine\(a, b\)"):
         jr.recurrent(jr.elman(2), jr.convolution())
     with pytest.raises(TypeError, match="no noise"):
         jr.recurrent(jr.zoneout(jr.s4d(4), 0.1), jr.convolution())
