@@ -42,8 +42,7 @@ TRAINING_TIME = Expectation(
     "training time", "exponents within 0.25 of the predicted ones: about 1, for attention 2"
 )
 TOKEN_TIME = Expectation(
-    "time of a streamed token",
-    "exponents within 0.15 of 0, for attention above 0.5",
+    "time of a streamed token", "exponents within 0.15 of 0, for attention above 0.5"
 )
 
 

@@ -121,10 +121,7 @@ def reach(trained: Trained, tasks: Sequence[Task]) -> Reach:
 
 
 def time_models(
-    config: Config,
-    trainings: Sequence[Trained],
-    tasks: Sequence[Task],
-    advance: Callable[[], Any],
+    config: Config, trainings: Sequence[Trained], tasks: Sequence[Task], advance: Callable[[], Any]
 ) -> Times:
     """Updates of all models in turns, and the pixels of one digit, a call each, in turns."""
     updates = interleaved_seconds(

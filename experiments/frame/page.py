@@ -37,11 +37,7 @@ _VERDICTS = {"pass": "pass", "FAIL": "fail"}
 
 
 def html_page(
-    title: str,
-    report: "Report",
-    verdicts: Sequence[Table],
-    run: Mapping[str, Any],
-    folder: Path,
+    title: str, report: "Report", verdicts: Sequence[Table], run: Mapping[str, Any], folder: Path
 ) -> str:
     """The whole document: what came out, the verdicts and pictures, and then the numbers.
 

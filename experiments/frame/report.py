@@ -9,13 +9,7 @@ from experiments.frame.page import html_page
 from experiments.frame.run_folder import RunFolder
 from experiments.frame.tables import Table, markdown, show
 from experiments.frame.trainings import Training
-from experiments.frame.verdicts import (
-    Verdict,
-    verdict_rows,
-    verdicts_table,
-    what_failed,
-    what_held,
-)
+from experiments.frame.verdicts import Verdict, verdict_rows, verdicts_table, what_failed, what_held
 
 
 class Picture(NamedTuple):

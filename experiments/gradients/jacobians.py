@@ -42,19 +42,12 @@ CELLS: Mapping[str, Callable[[int, int], jr.Cell]] = {
 
 
 class Worked(NamedTuple):
-    """What was computed of the examples.
+    """What was computed of the examples."""
 
-    Attributes:
-        in_order: Distance of ∂h_T/∂h₀ from J_T ⋯ J₁, relative to it.
-        reversed: Its distance from J₁ ⋯ J_T.
-        average: h₁, h₂, h₃ and ∂h₃/∂h₀ of an exponential average from h₀ = 0.
-        detached: The same, with the carry detached after the second step.
-    """
-
-    in_order: float
-    reversed: float
-    average: tuple[float, ...]
-    detached: tuple[float, ...]
+    in_order: float  # distance of ∂h_T/∂h₀ from J_T ⋯ J₁, relative to it
+    reversed: float  # its distance from J₁ ⋯ J_T
+    average: tuple[float, ...]  # h₁, h₂, h₃ and ∂h₃/∂h₀ of an exponential average from h₀ = 0
+    detached: tuple[float, ...]  # the same, with the carry detached after the second step
 
 
 def work_out(seed: int) -> Worked:
@@ -98,17 +91,11 @@ def _average(cut: bool) -> tuple[float, ...]:
 
 
 class Swept(NamedTuple):
-    """One activation at every radius.
+    """One activation at every radius."""
 
-    Attributes:
-        exponents: Largest Lyapunov exponents, nats a step, `[kernels, gains, S]`.
-        norms: Of the carry after every step, `[kernels, gains, S, T]`.
-        means: Over the units, of the carry after every step, `[kernels, gains, S, T]`.
-    """
-
-    exponents: np.ndarray
-    norms: np.ndarray
-    means: np.ndarray
+    exponents: np.ndarray  # largest Lyapunov exponents, nats a step, [kernels, gains, S]
+    norms: np.ndarray  # of the carry after every step, [kernels, gains, S, T]
+    means: np.ndarray  # over the units, of the carry after every step, [kernels, gains, S, T]
 
 
 def sweep(config: Config, activation: str) -> Swept:
@@ -159,17 +146,11 @@ def recurrent_kernel(kind: str, num_units: int, seed: int) -> np.ndarray:
 
 
 class Gated(NamedTuple):
-    """One cell as it is drawn.
+    """One cell as it is drawn."""
 
-    Attributes:
-        sensitivity: Of the last output to every input, `[S, T]`.
-        horizons: Steps back until `HEARD` of the largest sensitivity is left, `[S]`.
-        exponents: The largest Lyapunov exponent, nats a step, `[S]`.
-    """
-
-    sensitivity: np.ndarray
-    horizons: np.ndarray
-    exponents: np.ndarray
+    sensitivity: np.ndarray  # of the last output to every input, [S, T]
+    horizons: np.ndarray  # steps back until `HEARD` of the largest sensitivity is left, [S]
+    exponents: np.ndarray  # the largest Lyapunov exponent, nats a step, [S]
 
     @property
     def reach(self) -> np.ndarray:

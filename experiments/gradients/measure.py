@@ -18,29 +18,18 @@ EPOCHS_PER_LOOK = 20  # as long as so many epochs, roughly
 
 
 class Results(NamedTuple):
-    """What was measured so far.
+    """What was measured so far."""
 
-    Attributes:
-        worked: What can be worked out by hand.
-        radius: Activation to what it does at every spectral radius.
-        gates: Cell to how far it looks back.
-        spectra: Cell to the singular values of its products of Jacobians.
-        formats: Number format to where tanh is flat in it.
-        growth: Rate to a state that grows by it.
-        warnings: Network to what warns of it.
-        truncation: Trainings with gradients that are cut off.
-        clipping: Trainings with gradients that are clipped or not.
-    """
-
-    worked: Worked | None = None
-    radius: Mapping[str, Swept] = {}
-    gates: Mapping[str, Gated] = {}
+    worked: Worked | None = None  # what can be worked out by hand
+    radius: Mapping[str, Swept] = {}  # activation to what it does at every spectral radius
+    gates: Mapping[str, Gated] = {}  # cell to how far it looks back
+    # cell to the singular values of its products of Jacobians
     spectra: Mapping[str, np.ndarray] = {}
-    formats: Mapping[str, Saturated] = {}
-    growth: Mapping[float, Grown] = {}
-    warnings: Mapping[str, Warned] = {}
-    truncation: Sequence[Trained] = ()
-    clipping: Sequence[Trained] = ()
+    formats: Mapping[str, Saturated] = {}  # number format to where tanh is flat in it
+    growth: Mapping[float, Grown] = {}  # rate to a state that grows by it
+    warnings: Mapping[str, Warned] = {}  # network to what warns of it
+    truncation: Sequence[Trained] = ()  # trainings with gradients that are cut off
+    clipping: Sequence[Trained] = ()  # trainings with gradients that are clipped or not
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:

@@ -26,31 +26,19 @@ IN_LIBRARY = "float16, float32 carry"
 
 
 class Saturated(NamedTuple):
-    """Flat places of tanh in one format.
+    """Flat places of tanh in one format."""
 
-    Attributes:
-        slopes: The derivative at `ARGUMENTS`.
-        end: The smallest argument from which on it is exactly 0.
-        one: The smallest argument from which on tanh is exactly 1.
-        shares: The share of saturated units of a tanh cell, by `INPUT_SCALES`.
-    """
-
-    slopes: np.ndarray
-    end: float
-    one: float
-    shares: np.ndarray
+    slopes: np.ndarray  # the derivative at `ARGUMENTS`
+    end: float  # the smallest argument from which on it is exactly 0
+    one: float  # the smallest argument from which on tanh is exactly 1
+    shares: np.ndarray  # the share of saturated units of a tanh cell, by `INPUT_SCALES`
 
 
 class Grown(NamedTuple):
-    """A state that is multiplied by 1 + rate at every step, from 1 on.
+    """A state that is multiplied by 1 + rate at every step, from 1 on."""
 
-    Attributes:
-        factor: 1 + rate in float16.
-        states: Name to the state after every step, `[GROWTH_STEPS]`.
-    """
-
-    factor: float
-    states: dict[str, np.ndarray]
+    factor: float  # 1 + rate in float16
+    states: dict[str, np.ndarray]  # name to the state after every step, [GROWTH_STEPS]
 
     def overflow(self, name: str) -> int | None:
         """The first step after which the state is not finite."""

@@ -29,23 +29,14 @@ TRUNCATION, CLIPPING = "truncation", "clipping"
 
 
 class Setting(NamedTuple):
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        part: By Adam with a cut gradient, or by gradient descent through the whole sequence.
-        cell: `TANH` or `LSTM`.
-        clip: Largest norm of a gradient; infinite where it is not clipped.
-        delay: Steps from the symbol to its recall.
-        truncation: Steps the gradient goes back through.
-        gain: Spectral radius of the recurrent kernel of the tanh cell before training.
-    """
-
-    part: str
-    cell: str
-    clip: float
-    delay: int
-    truncation: int
-    gain: float = 1.0
+    part: str  # by Adam with a cut gradient, or by gradient descent through the whole sequence
+    cell: str  # `TANH` or `LSTM`
+    clip: float  # largest norm of a gradient; infinite where it is not clipped
+    delay: int  # steps from the symbol to its recall
+    truncation: int  # steps the gradient goes back through
+    gain: float = 1.0  # spectral radius of the recurrent kernel of the tanh cell before training
 
     @property
     def name(self) -> str:

@@ -41,33 +41,20 @@ NETS: Mapping[str, Net] = {
 
 
 class Warned(NamedTuple):
-    """One network before training; the loss is the mean of the last output.
+    """One network before training; the loss is the mean of the last output."""
 
-    Attributes:
-        norms: Of the carry after every step, `[T]`, with inputs at every step.
-        silent_norms: The same with an input at the first step only.
-        ratio: Norm of the gradient of what reads the carry, over that of what reads the inputs.
-        sensitivity: Of the last output to every input, `[T]`.
-        long_share: What steps more than `RECENT` back contribute to the gradient, relative to it.
-        raw: Norm of the whole gradient.
-        clipped: Its norm after clipping to `MAX_NORM`.
-        cosine: Of the angle between both.
-        long_share_clipped: `long_share` after clipping.
-        norm_updated: The last of `norms` after one update, `RATE` times the clipped gradient.
-        nothing: How many of the T inputs the loss does not depend on at all, in float32.
-    """
-
-    norms: np.ndarray
-    silent_norms: np.ndarray
-    ratio: float
-    sensitivity: np.ndarray
+    norms: np.ndarray  # of the carry after every step, [T], with inputs at every step
+    silent_norms: np.ndarray  # the same with an input at the first step only
+    ratio: float  # norm of the gradient of what reads the carry, over that of what reads the inputs
+    sensitivity: np.ndarray  # of the last output to every input, [T]
+    # what steps more than `RECENT` back contribute to the gradient, relative to it
     long_share: float
-    raw: float
-    clipped: float
-    cosine: float
-    long_share_clipped: float
-    norm_updated: float
-    nothing: int
+    raw: float  # norm of the whole gradient
+    clipped: float  # its norm after clipping to `MAX_NORM`
+    cosine: float  # of the angle between both
+    long_share_clipped: float  # `long_share` after clipping
+    norm_updated: float  # the last of `norms` after one update, `RATE` times the clipped gradient
+    nothing: int  # how many of the T inputs the loss does not depend on at all, in float32
 
     @property
     def reach(self) -> float:

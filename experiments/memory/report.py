@@ -12,15 +12,7 @@ from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
 from experiments.frame.trainings import Training
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
-from experiments.memory.expect import (
-    UNKNOWN,
-    WORDS,
-    claim_of,
-    disagreements,
-    holds,
-    judged,
-    learns,
-)
+from experiments.memory.expect import UNKNOWN, WORDS, claim_of, disagreements, holds, judged, learns
 from experiments.memory.measure import Results, Trained
 from experiments.memory.task import LABELS, MIXERS, TASKS
 

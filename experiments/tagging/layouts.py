@@ -51,10 +51,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    config: Config,
-    direction: str,
-    paragraphs: Sequence[Paragraph],
-    advance: Callable[[], Any],
+    config: Config, direction: str, paragraphs: Sequence[Paragraph], advance: Callable[[], Any]
 ) -> Comparison:
     """Some updates both ways from the same start, then the time of the same minibatches.
 

@@ -15,8 +15,7 @@ RESAMPLES = 1000
 GAP_GROWS, TIES = 5.0, 0.002
 
 LEARNED = Expectation(
-    "1 attention learns the task",
-    "each kind writes at least 80 % of the shorter half right",
+    "1 attention learns the task", "each kind writes at least 80 % of the shorter half right"
 )
 ATTENTION = Expectation(
     "2 attention beats the fixed vector on long sources",
@@ -37,8 +36,7 @@ REVERSING = Expectation(
     f"over all lengths in training, above the source as it is beyond doubt ({LEVEL} %)",
 )
 WIDTH = Expectation(
-    "6 the vector is the bottleneck",
-    "the fewer of its units pass, the fewer numbers are right",
+    "6 the vector is the bottleneck", "the fewer of its units pass, the fewer numbers are right"
 )
 ORDER = Expectation(
     "7 the map shows the order of words",

@@ -14,14 +14,7 @@ from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import count_params
 from experiments.frame.progress import progress_bar
-from experiments.translate.config import (
-    ADDITIVE,
-    DOT,
-    FIXED,
-    REVERSED,
-    UPDATES_PER_EPOCH,
-    Config,
-)
+from experiments.translate.config import ADDITIVE, DOT, FIXED, REVERSED, UPDATES_PER_EPOCH, Config
 from experiments.translate.task import Task, make_task, minibatches
 
 FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)
