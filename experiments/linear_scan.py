@@ -109,7 +109,6 @@ class Measured(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """T and the width."""
         return f"{self.num_steps:,} x {self.width}"
 
     def ratios(self, kind: str, subject: str, other: str = OURS) -> np.ndarray:

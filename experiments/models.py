@@ -125,7 +125,6 @@ class Described(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Described]]:
-    """Describes one model after the other."""
     results: list[Described] = []
     with progress_bar(len(config.models)) as bar:
         for name in config.models:
@@ -155,7 +154,6 @@ def _describe(config, name):
 
 
 def multiply_adds(formula: str, sizes: Sizes) -> float:
-    """The formula with its letters as numbers."""
     return eval(formula, {"__builtins__": {}, "ceil": math.ceil}, sizes._asdict())
 
 

@@ -134,7 +134,6 @@ def _solve(config, cell, params, xs):
 
 
 def _chosen(results: Sequence[Solved], **names: Any) -> list[Solved]:
-    """Those with these values."""
     return [one for one in results if names.items() <= one._asdict().items()]
 
 

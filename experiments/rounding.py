@@ -51,7 +51,6 @@ class Rounded(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Rounded]]:
-    """Runs one model after the other."""
     results = []
     with progress_bar(len(config.models)) as bar:
         for name in config.models:

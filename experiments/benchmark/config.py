@@ -59,12 +59,10 @@ class Config(Options):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that can be run."""
         return tuple(part for part in self.only if part != BASELINE or self.baseline)
 
     @property
     def grid(self) -> tuple[Shape, ...]:
-        """The sizes of a layer."""
         return GRIDS[self.sizes]
 
     def check(self) -> None:

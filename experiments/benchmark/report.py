@@ -50,7 +50,6 @@ def report(config: Config, results: Sequence[Measured]) -> Report:
 
 
 def grouped(results: Sequence[Measured]) -> list[Rows]:
-    """The rows of each table."""
     keys = dict.fromkeys((row.part, row.group) for row in results)
     return [[row for row in results if (row.part, row.group) == key] for key in keys]
 

@@ -188,7 +188,6 @@ def _packed(sequences, batch_size):
 
 
 def _padded(sequences, num_steps):
-    """A row for each sequence."""
     (batch,) = jr.bucket_batches(sequences, len(sequences), boundaries=(num_steps,))
     return batch.xs, batch.mask, None
 

@@ -315,7 +315,6 @@ SUBJECTS = {
 
 
 def installed(package: str) -> bool:
-    """Whether the package can be imported."""
     return importlib.util.find_spec(package) is not None
 
 

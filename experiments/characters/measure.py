@@ -5,11 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.characters.baselines import COMPRESSORS, NGram, compressed_bits
 from experiments.characters.config import Config
 from experiments.characters.model import Scores, Sized, score, sized
 from experiments.characters.train import train
-from experiments.characters.writing import GREEDY, SAMPLED, Judge, Judged, Passage, passages, write
+from experiments.characters.writing import (
+    COMPRESSORS,
+    GREEDY,
+    SAMPLED,
+    Judge,
+    Judged,
+    NGram,
+    Passage,
+    compressed_bits,
+    passages,
+    write,
+)
 from experiments.data.topics import Corpus, load_topics, make_corpus
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted
@@ -33,7 +43,6 @@ class Scored(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences and figures."""
         return f"{self.model.label}, {self.mode}"
 
     @property
@@ -68,7 +77,6 @@ class Results(NamedTuple):
     cross: Mapping[str, Mapping[str, float]] = {}  # bits of sampled texts, by writer and reader
 
     def of_mode(self, mode: str) -> list[Scored]:
-        """The models trained in one mode."""
         return [one for one in self.scored if one.mode == mode]
 
 

@@ -51,11 +51,9 @@ class Sized(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name in tables and figures."""
         return LABELS[self.mixer]
 
     def mixers(self) -> list[Any]:
-        """One for each block."""
         make = OWN_MIXERS.get(self.mixer, MIXERS[self.mixer])
         return [make(self.width) for _ in range(self.blocks)]
 
@@ -64,7 +62,6 @@ class Sized(NamedTuple):
         return jr.language_model(self.mixers(), self.width, len(ALPHABET))
 
     def init(self, seed: int) -> Any:
-        """Initial parameters."""
         return self.layer().init(jax.random.key(seed), len(ALPHABET))
 
 

@@ -11,9 +11,9 @@ from experiments.characters.expect import FAR, cold_cost, judged, right_shares
 from experiments.characters.measure import Results, Scored, carried_less_reset
 from experiments.characters.train import files_of
 from experiments.characters.writing import DECODINGS, GREEDY, SAMPLED
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 
 CLAIM = (
     "A language model of characters can be judged: bits per character on topics it has never seen, "

@@ -88,7 +88,6 @@ Curves = Mapping[str, Mapping[str, Curve]]  # by quantity and model
 
 
 def curves(results: Results) -> Curves:
-    """All quantities of all models."""
     return {
         key: {name: curve(rows, quantity) for name, rows in results.models.items()}
         for key, quantity in QUANTITIES.items()

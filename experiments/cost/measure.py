@@ -54,7 +54,6 @@ class Measured(NamedTuple):
 
     @property
     def was_run(self) -> bool:
-        """Whether the gradient was."""
         return bool(np.isfinite(self.training_seconds).all())
 
     def numbers(self) -> dict[str, float]:

@@ -39,7 +39,6 @@ def model(name: str, width: int, num_steps: int) -> jr.Layer:
 
 
 def features_of(name: str, num_features: int) -> int:
-    """Input features."""
     return 1 if name in JUDGED_AT_END else num_features
 
 

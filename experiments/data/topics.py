@@ -86,19 +86,16 @@ def make_corpus(topics: Mapping[str, str], share: float, seed: int) -> Corpus:
 
 
 def in_alphabet(text: str) -> str:
-    """The text in `ALPHABET`."""
     text = text.translate(_ASCII)
     return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text)
 
 
 def encode(text: str) -> np.ndarray:
-    """The number of every character, int32."""
     codes = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int32)
     return np.where(codes == ord("\n"), 0, codes - 31)
 
 
 def decode(tokens: np.ndarray) -> str:
-    """The text of numbers."""
     return "".join(ALPHABET[token] for token in tokens)
 
 

@@ -13,11 +13,11 @@ from experiments.digits.model import FAMILIES, family
 from experiments.digits.probes import EMPTY, Growth
 from experiments.digits.task import Task
 from experiments.digits.train import Trained
+from experiments.frame.fitting import Training
 from experiments.frame.models import LABELS
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 
 CLAIM = (
     "An RNN trains serially and streams with a state of fixed size; structured linear recurrences "

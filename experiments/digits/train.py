@@ -34,7 +34,6 @@ class Trained(NamedTuple):
     compile_seconds: float  # seconds to trace and compile the updates
 
     def of_order(self, order: str) -> slice:
-        """The trainings of one order."""
         num_seeds = len(self.fitted.failed) // len(ORDERS)
         first = ORDERS.index(order) * num_seeds
         return slice(first, first + num_seeds)

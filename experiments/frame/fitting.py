@@ -1,7 +1,7 @@
 """Trains models, an epoch a call, and keeps checkpoints while it does."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.models import count_params
 from experiments.frame.options import TrainingOptions
+from experiments.frame.stats import share
 from jaxrnn.training import LossFn, TBPTTLossFn
 
 
@@ -52,7 +53,6 @@ class Fitted(NamedTuple):
         return self._replace(params=params, history=history, failed=failed)
 
     def only(self, seeds: Any) -> "Fitted":
-        """Some of the seeds."""
         params, history, failed = jax.tree.map(
             lambda leaf: leaf[seeds], (self.params, self.history, self.failed)
         )
@@ -116,12 +116,10 @@ class Fitter:
         self.run_epoch_of_seeds = jax.jit(jax.vmap(run_epoch), donate_argnums=0)
 
     def initial_state(self, params: Any) -> jr.TrainState:
-        """The state before the first update."""
         # A copy, because the epochs are given the memory of the state to write in.
         return jr.TrainState.create(jax.tree.map(jnp.array, params), self.optimizer)
 
     def initial_states(self, params: Any) -> jr.TrainState:
-        """The states of all seeds before the first update."""
         return jax.vmap(self.initial_state)(params)
 
     def fit(
@@ -200,3 +198,50 @@ class Fitter:
             training, state, num_epochs, one_epoch, every=every, epoch_done=epoch_done
         )
         return jax.device_get(state.params), history, time.perf_counter() - start
+
+
+class Training(NamedTuple):
+    """One setting, trained from one seed or several."""
+
+    names: Mapping[str, Any]  # the columns that name it, in all files
+    seeds: Sequence[int]  # the seeds, in the order of `fitted`
+    fitted: Fitted  # what `Fitter.fit_seeds` or, of a single seed, `Fitter.fit` returned
+    # further columns of results.csv: a value for all seeds, or an array [S]
+    results: Mapping[str, Any] = {}
+
+    @property
+    def label(self) -> str:
+        return ", ".join(map(str, self.names.values()))
+
+    def result_rows(self) -> Iterator[dict[str, Any]]:
+        """A row a seed: whether it failed, and how it ended."""
+        fitted = self.fitted.with_seeds()
+        for index, seed in enumerate(self.seeds):
+            row = {**self.names, "seed": seed}
+            row |= {"status": "failed" if fitted.failed[index] else "ok"}
+            for name, value in {"num_params": fitted.num_params, **self.results}.items():
+                row[name] = value[index].item() if isinstance(value, np.ndarray) else value
+            yield row
+
+    def update_rows(self) -> Iterator[dict[str, Any]]:
+        """A row an update and seed, in which a score of the epoch comes again and again."""
+        history = self.fitted.with_seeds().history
+        lengths = [values.shape[2] for values in history.values() if values.ndim == 3]
+        updates = max(lengths, default=1)
+        for index, seed in enumerate(self.seeds):
+            of_seed = {name: values[index] for name, values in history.items()}
+            for epoch in range(len(next(iter(of_seed.values()), ()))):
+                for update in range(updates):
+                    row = {**self.names, "seed": seed, "epoch": epoch + 1}
+                    row["update"] = epoch * updates + update + 1
+                    for name, values in of_seed.items():
+                        value = values[epoch]
+                        row[name] = float(value[update] if value.ndim else value)
+                    yield row
+
+    def failed(self) -> Iterator[str]:
+        """A sentence, if a seed failed."""
+        failed = np.atleast_1d(self.fitted.failed)
+        if failed.any():
+            had = f"{share(failed)} seeds had a number that is not finite, and are in no mean."
+            yield f"{self.label}: {had}"

@@ -1,14 +1,16 @@
 """What an experiment reports, and how a run is written: files, pictures, tables and a page."""
 
-from collections.abc import Mapping, Sequence
+import base64
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from experiments.frame.page import html_page
+from experiments.frame.fitting import Training
 from experiments.frame.run_folder import RunFolder
 from experiments.frame.tables import Table, markdown, show
-from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Verdict, verdict_rows, verdicts_table, what_failed, what_held
 
 
@@ -21,7 +23,6 @@ class Picture(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name of its file."""
         return f"{self.name}.png"
 
 
@@ -89,3 +90,121 @@ def _summary(name: str, report: Report, verdicts: Sequence[Table]) -> str:
     pictures = [f"![{picture.caption}]({picture.file})\n" for picture in report.pictures]
     tables = map(markdown, report.tables)
     return "\n".join([f"# {name}\n", *map(markdown, verdicts), *pictures, *tables])
+
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
+       max-width: 60rem; margin: 2rem auto 4rem; padding: 0 1.2rem; }
+h1 { margin-bottom: 0.2rem; }
+h2 { margin-top: 2.4rem; border-bottom: 1px solid #ccc; padding-bottom: 0.2rem; }
+.claim { font-size: 1.15rem; }
+.status { color: #555; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; margin: 0.6rem 0 1.4rem; font-size: 0.92rem; }
+caption { text-align: left; font-weight: 600; padding-bottom: 0.4rem; }
+th, td { padding: 0.25rem 0.7rem; border-bottom: 1px solid #e2e2e2; text-align: left;
+         vertical-align: top; }
+th { border-bottom: 2px solid #999; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+.pass { color: #00614a; font-weight: 600; }
+.fail { color: #a33c00; font-weight: 600; }
+figure { margin: 1.2rem 0 2rem; }
+img { max-width: 100%; height: auto; }
+figcaption { color: #444; font-size: 0.92rem; }
+"""
+_VERDICTS = {"pass": "pass", "FAIL": "fail"}
+
+
+def html_page(
+    title: str, report: Report, verdicts: Sequence[Table], run: Mapping[str, Any], folder: Path
+) -> str:
+    """The whole document: what came out, the verdicts and pictures, and then the numbers.
+
+    Args:
+        title: The experiment's name.
+        report: What it says.
+        verdicts: The table of its verdicts, if it has any.
+        run: What ran it: `status`, `seconds`, `options` (a mapping) and `environment`.
+        folder: Where the pictures are; they go into the document.
+    """
+    failed = list(report.failed)
+    if run["status"] != "complete":
+        failed.insert(0, "The run was interrupted: this is what had been done by then.")
+    body = [
+        f"<h1>{_text(title)}</h1>",
+        f'<p class="status">{_text(run["status"])}, {_text(run["seconds"])} s</p>',
+        f'<p class="claim">{_text(report.claim)}</p>',
+        *_section("What was found", _sentences(report.found, "Nothing was measured.")),
+        *_section("What failed", _sentences(failed, "Nothing.")),
+        *_section("Expected and measured", map(_table, verdicts)),
+        *_section("Figures", (_figure(picture, folder) for picture in report.pictures)),
+        *_section("Tables", map(_table, report.tables)),
+        *_section("Set-up", map(_table, _setup(run))),
+    ]
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+            *body,
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _section(title: str, parts: Iterable[str]) -> list[str]:
+    """A heading and its parts; nothing at all without parts."""
+    parts = list(parts)
+    return [f"<h2>{_text(title)}</h2>", *parts] if parts else []
+
+
+def _sentences(sentences: Sequence[str], otherwise: str) -> list[str]:
+    if not sentences:
+        return [f"<p>{_text(otherwise)}</p>"]
+    return ["<ul>", *(f"<li>{_text(sentence)}</li>" for sentence in sentences), "</ul>"]
+
+
+def _table(table: Table) -> str:
+    def row(cells, tag):
+        parts = []
+        for index, cell in enumerate(cells):
+            kind = _VERDICTS.get(cell) or ("number" if index >= table.num_names else "")
+            attribute = f' class="{kind}"' if kind else ""
+            parts.append(f"<{tag}{attribute}>{_text(cell)}</{tag}>")
+        return f"<tr>{''.join(parts)}</tr>"
+
+    rows = [row(table.columns, "th"), *(row(cells, "td") for cells in table.rows)]
+    caption = f"<caption>{_text(table.title)}</caption>"
+    return f'<div class="scroll"><table>{caption}\n{chr(10).join(rows)}\n</table></div>'
+
+
+def _figure(picture: Picture, folder: Path) -> str:
+    data = base64.b64encode((folder / picture.file).read_bytes()).decode("ascii")
+    caption = _text(picture.caption)
+    return (
+        f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _setup(run: Mapping[str, Any]) -> list[Table]:
+    return [
+        Table("Options", ("option", "value"), _rows(run["options"]), num_names=2),
+        Table("Environment", ("what", "value"), _rows(run["environment"]), num_names=2),
+    ]
+
+
+def _rows(mapping: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{name}: ")
+        else:
+            many = isinstance(value, list | tuple)
+            rows.append((f"{prefix}{name}", " ".join(map(str, value)) if many else str(value)))
+    return rows
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))

@@ -51,7 +51,6 @@ class RunFolder:
             raise ExperimentError(f"cannot write to {self.wanted}: {error}") from error
 
     def path(self, name: str) -> Path:
-        """Where to write the file called `name`."""
         return self.partial / name
 
     def write(self, name: str, content: Any) -> None:

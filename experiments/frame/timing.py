@@ -50,5 +50,4 @@ def temporary_bytes(compiled: Any) -> float:
 
 
 def temporary_mib(compiled: Any) -> float:
-    """The same in MiB."""
     return temporary_bytes(compiled) / MIB

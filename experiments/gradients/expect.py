@@ -9,9 +9,7 @@ import numpy as np
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.gradients.config import Config
 from experiments.gradients.jacobians import STATES, Gated, Swept, Worked
-from experiments.gradients.measure import Results
-from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
-from experiments.gradients.train import (
+from experiments.gradients.measure import (
     CELLS,
     CLIPPING,
     LSTM,
@@ -19,9 +17,11 @@ from experiments.gradients.train import (
     TANH,
     TRUNCATION,
     VANISHING_GAIN,
+    Results,
     Trained,
     settings_of,
 )
+from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
 from experiments.gradients.warning import EXPLODING, HEALTHY, MAX_NORM, VANISHING, Warned
 
 LEARNED, NOT_LEARNED = 0.9, 0.5

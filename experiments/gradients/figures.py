@@ -14,9 +14,8 @@ from experiments.frame.plots import (
 )
 from experiments.gradients.config import UPDATES_PER_EPOCH, Config
 from experiments.gradients.jacobians import CELLS, KERNELS
-from experiments.gradients.measure import Results
+from experiments.gradients.measure import EXPLODING_GAIN, NUM_SYMBOLS, VANISHING_GAIN, Results
 from experiments.gradients.precision import ARGUMENTS, FORMATS, INPUT_SCALES
-from experiments.gradients.train import EXPLODING_GAIN, NUM_SYMBOLS, VANISHING_GAIN
 
 SHOWN_GAINS, SHOWN_RATE = 5, 0.02
 

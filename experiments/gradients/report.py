@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.gradients import figures
 from experiments.gradients.config import Config
 from experiments.gradients.expect import CURVED, LEARNED, judged
 from experiments.gradients.jacobians import KERNELS, Gated, Swept
-from experiments.gradients.measure import Results
+from experiments.gradients.measure import Results, Trained
 from experiments.gradients.precision import INPUT_SCALES, Grown, Saturated
-from experiments.gradients.train import Trained
 from experiments.gradients.warning import RECENT, VANISHING, Warned
 
 CLAIM = (

@@ -15,7 +15,6 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def interactive_page(results: Results) -> str:
-    """The whole document."""
     data = {
         "decades": DECADES,
         "passages": [{"topic": one.topic, "text": one.prompt} for one in results.passages],

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.models import count_params
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.memorisation import figures
 from experiments.memorisation.config import Config
@@ -76,7 +76,6 @@ def report(config: Config, results: Results) -> Report:
 
 
 def judged(traced: Sequence[Traced]) -> list[Verdict]:
-    """Both lines."""
     return [CAUSAL.judge(_causal, traced), HIDDEN.judge(_hidden, list(combinations(traced, 2)))]
 
 

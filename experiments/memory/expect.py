@@ -158,7 +158,6 @@ def holds(scores: np.ndarray) -> Any:
 
 
 def claim_of(one: Trained) -> Claim:
-    """What the sources say of it."""
     claims = CLAIMS[one.task].items()
     return next((claim for claim, models in claims if one.model in models.split()), UNKNOWN)
 

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.frame.figures import PALETTE, labels_once, line_styles, new_figure
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
 from experiments.memory.expect import UNKNOWN, WORDS, claim_of, disagreements, holds, judged, learns
 from experiments.memory.measure import Results, Trained

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.stats import LEVEL
-from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.minimal.config import Config
 from experiments.minimal.forecasts import Entry, Forecasts, change_errors, difference

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.data.employment import INDUSTRIES
 from experiments.frame.figures import PALETTE, draw_seeds, new_figure
 from experiments.minimal.expect import CAUGHT, TOLERANCE
 from experiments.minimal.forecasts import change_errors
 from experiments.minimal.measure import Evaluated
-from experiments.minimal.task import scale, scaled_changes
+from experiments.minimal.task import INDUSTRIES, scale, scaled_changes
 from experiments.minimal.train import Trained
 
 GRAY = "#666666"

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.data.employment import load_employment
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
@@ -30,7 +29,13 @@ from experiments.minimal.probes import (
     probe_boundaries,
     probe_padding,
 )
-from experiments.minimal.task import Task, make_task, scaled_changes, training_changes
+from experiments.minimal.task import (
+    Task,
+    load_employment,
+    make_task,
+    scaled_changes,
+    training_changes,
+)
 from experiments.minimal.train import Setting, Trained, overfit, train
 
 PIECES = (30, 17, 24)
@@ -113,7 +118,6 @@ def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
 
 
 def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Evaluated:
-    """Everything that is asked of the trained models."""
     good, other = _good_params(gru), _good_params(stateless)
     one = jax.tree.map(lambda leaf: leaf[0], good)
     series = scaled_changes(task, task.test_from)

@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.employment import INDUSTRIES
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.minimal import figures
 from experiments.minimal.config import Config
 from experiments.minimal.expect import judged
 from experiments.minimal.forecasts import Entry, change_errors, difference
 from experiments.minimal.measure import Evaluated, Results
-from experiments.minimal.task import HELD_OUT, scaled_changes
+from experiments.minimal.task import HELD_OUT, INDUSTRIES, scaled_changes
 
 CLAIM = (
     "Six checks verify that a recurrent network is wired, trained and evaluated correctly. Here "

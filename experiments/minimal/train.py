@@ -28,7 +28,6 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the setting is called in tables and files."""
         kind = "stateless" if self.stateless else "GRU"
         return f"{kind} {self.width}, truncation {self.truncation}"
 
@@ -44,7 +43,6 @@ class Trained(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the training is called in tables and files."""
         return f"{self.purpose}: {self.setting.name}"
 
     @property
@@ -111,7 +109,6 @@ def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
 
 
 def initial_params(setting: Setting, seeds: Any) -> Any:
-    """The parameters of every seed."""
     model = make_model(setting.width)
     return jax.vmap(lambda seed: model.init(jax.random.key(seed), 1))(seeds)
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.source import KEYWORD
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.tagging.layouts import PACKED, PADDED, Comparison
 from experiments.tagging.measure import DIRECTIONS, Results, accuracy, recall
-from experiments.tagging.task import Paragraph
+from experiments.tagging.task import KEYWORD, Paragraph
 
 TOLERANCE = 1e-5
 TRAJECTORY = 1e-3

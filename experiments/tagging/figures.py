@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from experiments.data.source import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
 from experiments.frame.figures import PALETTE, line_styles, new_figure
 from experiments.tagging.measure import DIRECTIONS, Results, confusion_counts, recall
+from experiments.tagging.task import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
 
 COLORS: dict[str, str] = dict(zip(DIRECTIONS, PALETTE, strict=False))
 SHOWN = (KEYWORD, NAME, NUMBER, STRING, COMMENT)

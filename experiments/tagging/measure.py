@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.data.source import CLASSES
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
 from experiments.frame.stats import mean_and_spread
 from experiments.tagging.config import Config
 from experiments.tagging.layouts import Comparison, compare
-from experiments.tagging.task import Paragraph, Task, make_task
+from experiments.tagging.task import CLASSES, Paragraph, Task, make_task
 from experiments.tagging.train import RECURRENCES, Tagged, train
 
 DIRECTIONS = tuple(RECURRENCES)
@@ -63,7 +62,6 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
 
 
 def count(task: Task) -> Results:
-    """What needs no recurrence."""
     known, asked = task.training.paragraphs, task.test.paragraphs
     truth = Paragraph._make(map(np.concatenate, zip(*asked, strict=True)))
     counted = {name: most_frequent(known, asked, size) for name, size in CONTEXTS.items()}

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.source import CLASSES, digest
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.tagging import figures
 from experiments.tagging.config import Config
 from experiments.tagging.expect import judged
 from experiments.tagging.measure import Results, accuracy, f1_scores
-from experiments.tagging.task import Corpus
+from experiments.tagging.task import CLASSES, Corpus, digest
 from experiments.tagging.train import Tagged
 
 CLAIM = (

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.data.source import CLASSES, NUM_CHARACTERS
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import matched_width
 from experiments.tagging.config import Config
 from experiments.tagging.task import (
+    CLASSES,
+    NUM_CHARACTERS,
     Corpus,
     Paragraph,
     Rows,
@@ -69,7 +70,6 @@ def make_loss(model: jr.Layer) -> Callable[[Any, Rows], Any]:
 
 
 def initial_params(model: jr.Layer, seed: Any) -> Any:
-    """Of one training."""
     return model.init(jax.random.key(seed), NUM_CHARACTERS)
 
 

@@ -42,7 +42,6 @@ class Setting(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called."""
         units = f", {self.kept} of {self.width} units" if self.is_probe else ""
         return LABELS[self.kind] + units
 
@@ -175,7 +174,6 @@ def make_model(kind: str, kept: Any) -> jr.seq2seq.EncoderDecoder:
 
 
 def initial_params(kind: str, width: int, seed: Any) -> Any:
-    """The parameters before training."""
     model = make_model(kind, np.ones(width))
     return model.init(jax.random.key(seed), NUM_SOURCES, NUM_TARGETS)
 
@@ -226,7 +224,6 @@ def train(
     checkpoints: Checkpoints,
     epoch_done: Callable[[int], Any],
 ) -> Fitted:
-    """Trains one setting from all seeds."""
     kept = np.broadcast_to(setting.flags, (config.seeds, UPDATES_PER_EPOCH, setting.width))
 
     def batches(epoch):

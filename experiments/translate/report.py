@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from experiments.data.spelled import LANGUAGES, source_text, target_text
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.translate import figures
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.expect import judged

@@ -64,7 +64,6 @@ class Config(TrainingOptions):
 
     @property
     def num_training(self) -> int:
-        """Recordings to learn from."""
         held_out = NUM_HELD_OUT * NUM_SPEAKERS if self.evaluate_on == "validation" else 0
         return NUM_TRAINING - held_out
 

@@ -58,7 +58,6 @@ class Trained(NamedTuple):
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[list[Trained]]:
-    """One model and readout after the other."""
     recordings = prepare(config)
     results: list[Trained] = []
     with progress_bar(config.epochs * len(config.models) * len(config.readouts)) as bar:

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.frame.figures import PALETTE, draw_seeds, labels_once, new_figure, share_y_limits
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.vowels.config import Config
 from experiments.vowels.measure import Trained
 

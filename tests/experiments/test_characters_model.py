@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from experiments.characters.baselines import NGram
 from experiments.characters.config import Config
 from experiments.characters.measure import over_topics, score_after
 from experiments.characters.model import BITS, Sized, score, sized
@@ -14,6 +13,7 @@ from experiments.characters.writing import (
     DECODINGS,
     LOOP,
     Judge,
+    NGram,
     Passage,
     ends_in_a_loop,
     passages,

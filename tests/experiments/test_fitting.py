@@ -8,9 +8,8 @@ import pytest
 
 import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import Fitter
+from experiments.frame.fitting import Fitter, Training
 from experiments.frame.models import LABELS, MIXERS, count_params, matched_width
-from experiments.frame.trainings import Training
 
 
 def loss_fn(params, batch, key):
