@@ -25,7 +25,7 @@ def training(config: Config, results: Results) -> Figure:
     labels = {"loss": "bits per character", "gradient_norm": "norm of the gradient"}
     for axes, (name, label) in zip(panels, labels.items(), strict=True):
         for one in results.scored:
-            values = one.fitted.of_updates()[name]
+            values = one.fitted.of_updates()[name][0]
             size = min(UPDATES, len(values))
             means = values[: len(values) // size * size].reshape(-1, size).mean(axis=1)
             updates = size * np.arange(1, len(means) + 1)

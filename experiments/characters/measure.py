@@ -127,9 +127,9 @@ def score_held_out(
     model: Sized, mode: str, fitted: Fitted, corpus: Corpus, num_steps: int
 ) -> Scored:
     """Both ways to read the held-out topics."""
-    texts = list(corpus.held_out.values())
+    texts, params = list(corpus.held_out.values()), fitted.params_of(0)
     places = np.concatenate([np.arange(len(text)) % num_steps for text in texts])
-    warm, cold = (score(model, fitted.params, texts, num_steps, cold) for cold in (False, True))
+    warm, cold = (score(model, params, texts, num_steps, cold) for cold in (False, True))
     warm_bits, cold_bits = (np.concatenate([one.bits for one in made]) for made in (warm, cold))
     by_position = {
         name: np.bincount(places, bits) / np.bincount(places)
@@ -142,13 +142,13 @@ def score_held_out(
 
 def write_on(config: Config, results: Results, one: Scored) -> Written:
     """Texts of all kinds, shown to the judge, and the truth read with teacher forcing."""
-    found, truths = results.passages, results.truth.texts
-    texts = write(one.model, one.fitted.params, found, config.written_length, config.seed)
+    found, truths, params = results.passages, results.truth.texts, one.fitted.params_of(0)
+    texts = write(one.model, params, found, config.written_length, config.seed)
     greedy, truth = (np.array([list(text) for text in own]) for own in (texts[GREEDY], truths))
     return Written(
         one.model,
         {name: results.judge.judge(found, own) for name, own in texts.items()},
-        score_after(one.model, one.fitted.params, found, truths, config.chunk),
+        score_after(one.model, params, found, truths, config.chunk),
         greedy == truth,
     )
 
@@ -159,7 +159,7 @@ def read_each_other(config: Config, results: Results) -> dict[str, dict[str, flo
     texts = {own.model.label: own.by_decoding[SAMPLED].texts for own in results.written}
 
     def bits(reader, own):
-        params, found = reader.fitted.params, results.passages
+        params, found = reader.fitted.params_of(0), results.passages
         return float(score_after(reader.model, params, found, own, config.chunk).bits.mean())
 
     return {

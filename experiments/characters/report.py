@@ -45,7 +45,7 @@ def report(config: Config, results: Results) -> Report:
     tables, files = [_bits_table(results), _text_table(config, results.corpus)], {}
     captions = (OF_SCORED if scored else {}) | (OF_WRITTEN if written else {})
     if scored:
-        params = {(one.model.mixer, one.mode): one.fitted.params for one in scored}
+        params = {(one.model.mixer, one.mode): one.fitted.params_of(0) for one in scored}
         files |= files_of(params, results.corpus.digest) | {"topics.csv": _topic_rows(results)}
     if written:
         files["texts.json"] = list(_texts(results))
@@ -98,7 +98,7 @@ def _bits_table(results: Results) -> Table:
         "carry in training": lambda one: one.mode,
         "width": lambda one: f"{one.model.width}",
         "parameters": lambda one: f"{one.fitted.num_params:,}",
-        "last epoch": lambda one: f"{one.fitted.history['loss'][-1].mean():.3f}",
+        "last epoch": lambda one: f"{one.fitted.history['loss'][0, -1].mean():.3f}",
         "held out": lambda one: f"{one.mean_bits:.3f}",
         "held out, reset": lambda one: f"{one.cold_bits:.3f}",
         "right (%)": lambda one: f"{100 * one.right:.1f}",

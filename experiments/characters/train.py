@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import optax
 import jaxrnn as jr
 from experiments.characters.config import Config
 from experiments.characters.model import BITS, Sized, Stream, stream_of
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.errors import ExperimentError
 from experiments.frame.fitting import Fitted, Fitter
 
@@ -26,7 +26,7 @@ def train(
     mode: str,
     texts: Iterable[str],
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Fitted:
     """All epochs, from the same parameters and with the same text in each mode; losses in bits."""
     texts = [text[: max(2, int(config.training_share * len(text)))] for text in texts]
@@ -36,9 +36,7 @@ def train(
 
     fitter = make_fitter(config, model, config.epochs * len(batches(0).xs))
     params, name = model.init(config.seed), f"{model.mixer} {mode}"
-    return fitter.fit(
-        name, params, batches, config.epochs, checkpoints, every=2, epoch_done=epoch_done
-    )
+    return fitter.fit(name, params, batches, config.epochs, checkpoints, every=2, advance=advance)
 
 
 def training_chunks(config: Config, mode: str, texts: Sequence[str], epoch: int) -> Stream:
@@ -74,8 +72,7 @@ def make_fitter(config: Config, model: Sized, num_updates: int) -> Fitter:
             state, carry, metrics = tbptt_step(*state_and_carry, chunk)
             return (state, carry), metrics
 
-        def epoch(state, chunks, key):
-            del key
+        def epoch(state, chunks):
             carry = layer.initial_carry(state.params, (config.batch_size,))
             (state, _), metrics = jax.lax.scan(update, (state, carry), chunks)
             return state, metrics

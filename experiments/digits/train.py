@@ -13,7 +13,7 @@ import jaxrnn as jr
 from experiments.digits.config import Config
 from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 
 SCORED_TOGETHER = NUM_VALIDATION
@@ -46,11 +46,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    config: Config,
-    sized: Sized,
-    tasks: Sequence[Task],
-    checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    config: Config, sized: Sized, tasks: Sequence[Task], checkpoints: Checkpoints, advance: Advance
 ) -> Trained:
     """Trains on the training digits, and reads the test digits once, after the last epoch."""
     logits, predict = last_logits(sized.model), make_predict(sized)
@@ -76,7 +72,7 @@ def train(
     compiled: Any = lowered.compile()
     compile_seconds = time.perf_counter() - start
     fitted = fitter.fit_seeds(
-        sized.name, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done
+        sized.name, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
     )
     return Trained(
         sized,

@@ -17,6 +17,7 @@ from experiments.frame.run_folder import CHECKPOINTS, RunFolder
 
 ARRAYS = "arrays"
 NOT_IDENTITY = ("out", "resume")  # options that change no result
+Advance = Callable[[int], Any]  # told of so many more epochs
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax")
 
 
@@ -61,7 +62,7 @@ class Checkpoints:
         one_epoch: Callable[[Any, int], tuple[Any, Mapping[str, Any]]],
         *,
         every: int = 1,
-        epoch_done: Callable[[int], Any] = lambda epochs: None,
+        advance: Advance = lambda epochs: None,
     ) -> tuple[Any, dict[str, np.ndarray]]:
         """Runs the epochs of a training that have not been run yet.
 
@@ -72,7 +73,7 @@ class Checkpoints:
             one_epoch: `(state, epoch) -> (state, metrics)`, arrays whose shapes do not change. It
                 has no other memory: randomness comes from `epoch` and constants, or is in `state`.
             every: Epochs from one checkpoint to the next; the last epoch always makes one.
-            epoch_done: Is told of so many more epochs, those done before at the start.
+            advance: Is told of so many more epochs, those done before at the start.
 
         Returns:
             The last state, and the metrics of all epochs with a leading axis of epochs, in the
@@ -83,14 +84,14 @@ class Checkpoints:
         """
         folder = self.folder / training.replace(" ", "_")
         done, state, history = self._restored(folder, state)
-        epoch_done(done)
+        advance(done)
         for epoch in range(done, num_epochs):
             state, metrics = one_epoch(state, epoch)
             one = {name: np.asarray(value)[None] for name, value in sorted(metrics.items())}
             history = {n: np.concatenate([history[n], v]) if history else v for n, v in one.items()}
             if (epoch + 1) % every == 0 or epoch + 1 == num_epochs:
                 self._write(folder, epoch + 1, state, history)
-            epoch_done(1)
+            advance(1)
         return state, history
 
     def _write(self, folder, epoch, state, history):

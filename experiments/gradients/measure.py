@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 from experiments.frame.progress import progress_bar
 from experiments.gradients import jacobians
@@ -83,9 +83,7 @@ def settings_of(config: Config) -> list[Setting]:
     ]
 
 
-def train(
-    config: Config, setting: Setting, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
-) -> Trained:
+def train(config: Config, setting: Setting, checkpoints: Checkpoints, advance: Advance) -> Trained:
     fitted = _fitter(config, setting.part, setting.cell, setting.clip).fit_seeds(
         setting.name,
         initial_params(config, setting.cell, setting.gain),
@@ -93,7 +91,7 @@ def train(
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
         every=EPOCHS_PER_CHECKPOINT,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     return Trained(setting, fitted)
 

@@ -82,7 +82,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             if given is None:
                 known = corpus.training.values()
                 fitted = train(training, model, "carried", known, checkpoints, bar.advance)
-            params = loaded[model] if fitted is None else fitted.params
+            params = loaded[model] if fitted is None else fitted.params_of(0)
             traced = connect(model, params, texts)._replace(fitted=fitted)
             bar.advance()
             bar.finish_stage(f"{model.label}: {traced.bits:.2f} bits per character")

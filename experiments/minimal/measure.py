@@ -107,10 +107,10 @@ def settings_to_choose_from(config: Config) -> list[Setting]:
     return list(dict.fromkeys(settings))
 
 
-def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
+def _train_to_choose(config, task, setting, checkpoints, advance) -> Trained:
     """Trains on the months before those to choose by, and scores the training industries there."""
     cut = task.validation_from
-    trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, epoch_done)
+    trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, advance)
     known = scaled_changes(task, cut)[task.is_training, : task.test_from]
     forecasts = one_step_runner(setting, trained.fitted.params)(known)
     errors = np.abs(forecasts - known[:, 1:])[..., cut - 1 :].mean(axis=(1, 2))

@@ -1,7 +1,6 @@
 """Trains all seeds of one setting side by side, on the industries or on one short sequence."""
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
 
@@ -119,7 +118,7 @@ def train(
     setting: Setting,
     series: np.ndarray,
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Trained:
     """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update.
 
@@ -144,13 +143,13 @@ def train(
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
         every=4,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     return Trained(purpose, setting, evaluator_name(setting), fitted)
 
 
 def overfit(
-    config: Config, series: np.ndarray, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
+    config: Config, series: np.ndarray, checkpoints: Checkpoints, advance: Advance
 ) -> Trained:
     """Trains on the start of one series `[T]`; the seed after the last one is bound to fail.
 
@@ -174,7 +173,7 @@ def overfit(
     epochs = config.overfit_updates // UPDATES_PER_EPOCH
     fitted = Fitter(loss_fn, optimizer).fit_seeds(
         f"overfit {setting.name}", params, lambda epoch: repeated, epochs, checkpoints,
-        every=4, epoch_done=epoch_done,
+        every=4, advance=advance
     )  # fmt: skip
     return Trained("overfit", setting, evaluator_name(setting), fitted)
 

@@ -44,12 +44,12 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         results = count(task)
         yield results
 
-        def epoch_done(epochs):
+        def advance(epochs):
             bar.advance(config.seeds * epochs)
 
         for direction in DIRECTIONS:
             bar.stage(direction)
-            tagged = train(config, direction, task, checkpoints, epoch_done)
+            tagged = train(config, direction, task, checkpoints, advance)
             percent = 100 * accuracy(results.truth.labels, tagged.good)
             bar.finish_stage(f"{direction}: {mean_and_spread(percent, 2)} %")
             results = results._replace(tagged=(*results.tagged, tagged))

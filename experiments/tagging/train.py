@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import matched_width
 from experiments.tagging.config import Config
@@ -74,11 +74,7 @@ def initial_params(model: jr.Layer, seed: Any) -> Any:
 
 
 def train(
-    config: Config,
-    direction: str,
-    task: Task,
-    checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    config: Config, direction: str, task: Task, checkpoints: Checkpoints, advance: Advance
 ) -> Tagged:
     """Every seed of one direction; the test files are read once, after the last epoch."""
     model = make_model(direction, config)
@@ -98,7 +94,7 @@ def train(
     fitter = Fitter(lambda params, rows, key: (loss(params, rows), {}), optimizer, score)
     params = jax.vmap(lambda seed: initial_params(model, seed))(seeds)
     fitted = fitter.fit_seeds(
-        direction, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done
+        direction, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
     )
     return Tagged(direction, fitted, predict(fitted.params, task.test.paragraphs))
 

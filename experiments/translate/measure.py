@@ -10,7 +10,7 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS, PAD, START, STOP, Pairs
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import count_params
 from experiments.frame.progress import progress_bar
@@ -222,7 +222,7 @@ def train(
     setting: Setting,
     task: Task,
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Fitted:
     kept = np.broadcast_to(setting.flags, (config.seeds, UPDATES_PER_EPOCH, setting.width))
 
@@ -233,9 +233,7 @@ def train(
     seeds = np.array(config.all_seeds)
     params = jax.vmap(lambda seed: initial_params(setting.kind, setting.width, seed))(seeds)
     epochs = config.updates // UPDATES_PER_EPOCH
-    return fitter.fit_seeds(
-        setting.label, params, batches, epochs, checkpoints, epoch_done=epoch_done
-    )
+    return fitter.fit_seeds(setting.label, params, batches, epochs, checkpoints, advance=advance)
 
 
 def make_answerer(kind: str) -> Callable[[Any, np.ndarray, Pairs], Answers]:

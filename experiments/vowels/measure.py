@@ -12,7 +12,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.data import vowels
 from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings, padded_to
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.progress import progress_bar
 from experiments.frame.stats import mean_and_spread
@@ -113,7 +113,7 @@ def train(
     readout: Readout,
     recordings: tuple[Recordings, Recordings],
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], None],
+    advance: Advance,
 ) -> Trained:
     """Trains every seed on the first recordings and scores it on the second after each epoch."""
     training, scored = recordings
@@ -139,7 +139,7 @@ def train(
         lambda epoch: minibatches(keys[1], epoch, training, config.batch_size, config.input_noise),
         config.epochs,
         checkpoints,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     final = readout == "final"
     padding = score_padding(score, fitted.params, scored, config.padded_lengths) if final else ()

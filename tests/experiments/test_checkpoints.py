@@ -76,7 +76,7 @@ def measure(config, checkpoints):
                 return {"train": train, "key": key}, metrics
 
             state, history = checkpoints.run(
-                training, state, EPOCHS, one_epoch, every=EVERY, epoch_done=bar.advance
+                training, state, EPOCHS, one_epoch, every=EVERY, advance=bar.advance
             )
             yield training, state, history
 
