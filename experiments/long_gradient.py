@@ -51,9 +51,7 @@ class Gradient(NamedTuple):
     temporary_mib: float  # temporary memory, as XLA plans it
     seconds: float | None  # of one run; None: compiled only
     peak_mib: float  # the largest resident memory of the process until then
-    # in float64 from the other evaluator's gradient, relative to the largest entry of each
-    # parameter; None: not compared
-    difference: float | None
+    difference: float | None  # from the other gradient in float64, relative to its largest entry
 
 
 def measure(config: Config) -> Iterator[list[Gradient]]:

@@ -236,12 +236,10 @@ def report(config: Config, results: Sequence[Described]) -> Report:
         "What a row carries from chunk to chunk, and what a gradient stores.",
     )
     tables = [_costs(config, results), _depths(results), _supported(results), _composed()]
-    where = environment()
+    run = environment()
     shown = f"![Carry and training memory of every model]({picture.file})\n"
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
-    machine = (
-        f"{where['cpu_cores']} {where['backend']} cores, Python {where['python']}, {versions}.\n"
-    )
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    machine = f"{run['cpu_cores']} {run['backend']} cores, Python {run['python']}, {versions}.\n"
     refused = [one.model for one in results if not all(one.support)]
     return Report(
         "Every model takes masks, resets, both directions and a carry; what it costs differs.",

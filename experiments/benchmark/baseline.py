@@ -34,9 +34,7 @@ def cases(config: Any) -> Iterator[Case]:
 
     def running(work):
         costs = {name: checkout.ask(_prepare, work) for name, checkout in checkouts.items()}
-        return {
-            name: Subject(call, *costs[name]) for name, call in timed(_run, config.clock).items()
-        }
+        return {n: Subject(call, *costs[n]) for n, call in timed(_run, config.clock).items()}
 
     def compiling(work):
         return {name: Subject(call) for name, call in timed(_compile, work).items()}

@@ -42,9 +42,7 @@ def report(config: Config, results: Sequence[Measured]) -> Report:
         pictures=pictures,
         tables=[goals, *(table for rows in grouped(results) for table in _tables(rows))],
         found=[f"{what} by {of}: {reached}." for what, of, _, reached in goals.rows],
-        failed=[
-            f"{what} by {of}: {wanted} is wanted." for what, of, wanted, _ in goals.rows if wanted
-        ],
+        failed=[f"{it} by {of}: {wanted} is wanted." for it, of, wanted, _ in goals.rows if wanted],
         files={ROUNDS_FILE: rows_to_save(results)},
     )
 

@@ -1,7 +1,7 @@
 """Texts as streams, the model around each mixer, and what it makes of texts."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,9 +12,7 @@ from experiments.data.topics import ALPHABET, encode
 from experiments.frame.models import LABELS, MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
-OWN_MIXERS: dict[str, Callable[[int], Any]] = {
-    "mamba": lambda width: jr.mamba(16, evaluator=jr.sequential()),
-}
+OWN_MIXERS: dict[str, Any] = {"mamba": lambda width: jr.mamba(16, evaluator=jr.sequential())}
 BITS = 1 / np.log(2)
 ROWS = 8  # texts scored side by side
 FIRST = 0  # the line break before every topic

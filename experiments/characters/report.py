@@ -56,10 +56,7 @@ def report(config: Config, results: Results) -> Report:
         CLAIM,
         verdicts=judged(config, results),
         trainings=[_training(config, one) for one in scored],
-        pictures=[
-            Picture(name, getattr(figures, name)(config, results), caption)
-            for name, caption in captions.items()
-        ],
+        pictures=Picture.drawn(figures, captions, config, results),
         tables=tables,
         found=list(_found(results)),
         failed=_clipped(config, results),
@@ -166,15 +163,7 @@ def _traits_table(results: Results) -> Table:
         "words of the training text, runs of 12 characters said for the first time, runs of 40 "
         "characters copied from the training text, texts that end in a loop"
     )
-    columns = (
-        "text of",
-        "decoding",
-        "judge (bits)",
-        "known words",
-        "first said",
-        "copied",
-        "loops",
-    )
+    columns = ("text of", "decoding", "judge (bits)", *TRAITS)
     return Table(title, columns, rows, num_names=2)
 
 

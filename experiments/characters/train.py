@@ -99,11 +99,7 @@ def files_of(params: Mapping[tuple[str, str], Any], digest: str) -> dict[str, An
 
 
 def saved_config(folder: Path) -> Config:
-    """The options of a finished run.
-
-    Raises:
-        ExperimentError: The folder holds none, or it is of another experiment.
-    """
+    """The options of a finished run; an ExperimentError if it is not one of this experiment."""
     try:
         run = json.loads((folder / "config.json").read_text())
         name, options = run["experiment"], dict(run["options"])
@@ -116,11 +112,7 @@ def saved_config(folder: Path) -> Config:
 
 
 def load(folder: Path, mode: str, model: Sized, digest: str) -> Any:
-    """The parameters of a model that a run trained in one mode.
-
-    Raises:
-        ExperimentError: It is not there, or was trained on the text of another Python.
-    """
+    """The parameters of a model that a run trained in one mode, on the text of this Python."""
     mixer = model.mixer
     like, structure = jax.tree.flatten(jax.eval_shape(lambda: model.init(0)))
     try:

@@ -142,11 +142,7 @@ class Judge:
 def passages(
     texts: Mapping[str, str], number: int, before: int, after: int, seed: int, option: str
 ) -> list[Passage]:
-    """Places drawn from all texts, a longer text having more of them; none overlaps another.
-
-    Raises:
-        ExperimentError: There are fewer than `option` asks for.
-    """
+    """Places drawn from all texts, a longer text having more of them; none overlaps another."""
     length = before + after
     places = [
         Passage(name, text[start : start + before], text[start + before : start + length])

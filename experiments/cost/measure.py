@@ -136,9 +136,7 @@ def _make_subject(config, name, num_steps, steps):
     compiled = jax.jit(jax.value_and_grad(loss_fn)).lower(params, xs).compile()
     temporary = temporary_bytes(compiled)
     carry = layer.initial_carry(params, (1,))
-    predicted, predicted_step = (
-        jr.count_cost(layer, params, xs[:, :length]) for length in (num_steps, 1)
-    )
+    predicted, predicted_step = (jr.count_cost(layer, params, xs[:, :n]) for n in (num_steps, 1))
     counted = Counted(
         width,
         count_params(params),

@@ -49,10 +49,7 @@ def width_of(name: str, num_features: int, num_params: int) -> int:
 
 
 def carry_bytes(name: str, width: int, num_steps: int) -> int:
-    """Bytes of the carry of one sequence; T counts for attention alone.
-
-    Windows of steps count how many they hold: the 1 of Mamba and attention.
-    """
+    """Bytes of the carry of one sequence, with the 1 of a window that counts how many it holds."""
     head = width // HEADS
     numbers = {
         "lstm": 2 * width,

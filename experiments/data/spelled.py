@@ -38,11 +38,7 @@ def spelled(number: int, language: str) -> str:
 
 
 def source_tokens(text: str, num_steps: int) -> np.ndarray:
-    """One token a letter.
-
-    Raises:
-        ExperimentError: A letter is not in `LETTERS`, or the text is longer than `num_steps`.
-    """
+    """One token a letter; an ExperimentError for another letter, or more than `num_steps`."""
     strange = sorted(set(text) - set(LETTERS))
     if strange:
         raise ExperimentError(f"num2words wrote {text!r}, with {strange} unknown here")

@@ -32,21 +32,15 @@ class Corpus(NamedTuple):
     """The texts by topic, in the order of their names."""
 
     training: Mapping[str, str]  # what is learned from
-    # what is predicted; no topic of it, and none like it, is in `training`
-    held_out: Mapping[str, str]
-    # the topics that are for the most part in a longer one, and that one
-    left_out: Mapping[str, str]
+    held_out: Mapping[str, str]  # what is predicted; none of it, nor like it, is in `training`
+    left_out: Mapping[str, str]  # topics that are mostly in a longer one, and that one
     num_characters: int  # of all topics, before any was left out
     digest: str  # the first 16 digits of the SHA-256 of all topics
     seen: float  # the share of the shingles of `held_out` that are in `training` as well
 
 
 def load_topics() -> dict[str, str]:
-    """All topics by name, as Python has them.
-
-    Raises:
-        ExperimentError: This Python has none.
-    """
+    """All topics by name, as Python has them; an ExperimentError if this Python has none."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:

@@ -129,11 +129,9 @@ class Counted(NamedTuple):
     """What shapes alone tell of a model."""
 
     name: str  # of the model
-    # steps to the sequential depth of a forward pass over so many, as it runs here
-    depth: Mapping[int, int]
+    depth: Mapping[int, int]  # steps to the sequential depth of a forward pass, as it runs here
     parallel_depth: Mapping[int, int]  # the same with parallel scans where there are any
-    # context to the bytes of the carry of one stream that may use all of it
-    carry_bytes: Mapping[int, int]
+    carry_bytes: Mapping[int, int]  # context to the bytes of the carry of a stream that may use it
     multiply_adds: Mapping[int, float]  # steps to those of a forward pass, a step
 
 

@@ -53,7 +53,7 @@ def report(config: Config, results: Results) -> Report:
     return Report(
         CLAIM,
         verdicts=judged(results),
-        pictures=list(_pictures(results)),
+        pictures=_pictures(results),
         tables=tables,
         found=_found(results),
         failed=_failed(results),
@@ -85,11 +85,8 @@ def _pictures(results: Results) -> list[Picture]:
         "cost": results.times,
         "growth": results.growth,
     }
-    return [
-        Picture(name, getattr(figures, name)(results), CAPTIONS[name])
-        for name, part in measured.items()
-        if part
-    ]
+    captions = {name: CAPTIONS[name] for name, part in measured.items() if part}
+    return Picture.drawn(figures, captions, results)
 
 
 def _seconds(results: Results) -> dict[str, Any]:

@@ -21,11 +21,7 @@ class Digits(NamedTuple):
 
 
 def load_digits() -> Digits:
-    """All digits, as they are.
-
-    Raises:
-        ExperimentError: The file is missing or damaged.
-    """
+    """All digits, as they are; an ExperimentError if the file is missing or damaged."""
     from sklearn import datasets
 
     try:
@@ -38,11 +34,7 @@ def load_digits() -> Digits:
 
 
 def checked(digits: Digits) -> Digits:
-    """The digits, if they are those that the experiment was written for.
-
-    Raises:
-        ExperimentError: A number is another one.
-    """
+    """The digits, if they are those that the experiment was written for; or an ExperimentError."""
     if digest(digits) != DIGEST:
         raise ExperimentError("the digits of scikit-learn are not as expected: reinstall it")
     return digits
@@ -82,10 +74,8 @@ class Task(NamedTuple):
 def make_split(labels: np.ndarray, seed: int | None) -> Split:
     """The same number of digits of every class to train on and to validate on; the rest tests.
 
-    Args:
-        labels: `[N]`.
-        seed: Of the order in which they are taken; None is the order of the file, where digits
-            that stand far apart are less often of one writer.
+    They are taken in an order drawn with the seed; with None in that of the file, where digits that
+    stand far apart are less often of one writer.
     """
     generator = None if seed is None else np.random.default_rng(seed)
     parts = []

@@ -24,11 +24,9 @@ class Trained(NamedTuple):
     """One model after training. Trainings are orders times seeds, all seeds of one order first."""
 
     sized: Sized  # the model
-    # parameters and history of all trainings; `validation` is a score of every epoch
-    fitted: Fitted
+    fitted: Fitted  # of all trainings; `validation` is a score of every epoch
     predicted: np.ndarray  # [trainings, test digits], after the last epoch
-    # one update of all trainings; it owns its state, and gives something to wait for
-    update: Callable[[], Any]
+    update: Callable[[], Any]  # one update of all; owns its state, gives something to wait for
     updates_a_call: int  # how many updates `update` makes
     temporary_bytes: int  # temporary memory of it, as XLA plans it
     compile_seconds: float  # seconds to trace and compile the updates

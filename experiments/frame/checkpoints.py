@@ -37,9 +37,8 @@ class Checkpoints:
     def of_run(cls, folder: RunFolder, name: str, config: Any) -> "Checkpoints":
         """Those of an experiment in its run folder, copied from `config.resume` if that is given.
 
-        Raises:
-            ExperimentError: There is nothing to go on from, it is of another experiment, of other
-                options or versions, or damaged.
+        An ExperimentError if there is nothing to go on from, or it is of another experiment, of
+        other options or versions, or damaged.
         """
         checkpoints = cls(folder.path(CHECKPOINTS), identity(name, config))
         if config.resume is not None:
@@ -122,10 +121,8 @@ class Checkpoints:
         if list(map(_kind, saved)) != list(map(_kind, map(_raw, leaves))):
             raise ExperimentError(f"the checkpoint {last} is of another model")
         state = jax.tree.unflatten(structure, map(_like, saved, leaves))
-        prefix = "history_"
-        history = {
-            n.removeprefix(prefix): v for n, v in sorted(arrays.items()) if n.startswith(prefix)
-        }
+        mark = "history_"
+        history = {n.removeprefix(mark): v for n, v in sorted(arrays.items()) if n.startswith(mark)}
         return epoch, state, history
 
     def _read(self, path):

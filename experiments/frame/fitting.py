@@ -21,12 +21,10 @@ class Fitted(NamedTuple):
     """A model after training; the leading axis `[S]` is of seeds, one seed after `fit`."""
 
     params: Any  # parameters after the last epoch, [S]
-    # name to numbers of all epochs: those of the updates [S, E, U], and those of `score` [S, E]
-    history: dict[str, np.ndarray]
+    history: dict[str, np.ndarray]  # by name, of the updates [S, E, U], and of `score` [S, E]
     num_params: int  # how many numbers the parameters of one seed hold
     failed: np.ndarray  # bool [S], whether a number of the history, or a parameter, is not finite
-    # wall time of what was run now, compilation included; not what a checkpoint brought
-    seconds: float
+    seconds: float  # wall time of what was run now, with compilation; not what a checkpoint brought
 
     def of_updates(self) -> dict[str, np.ndarray]:
         """The numbers of the updates, one after the other, `[S, E U]`."""
@@ -168,8 +166,7 @@ class Training(NamedTuple):
     names: Mapping[str, Any]  # the columns that name it, in all files
     seeds: Sequence[int]  # the seeds, in the order of `fitted`
     fitted: Fitted
-    # further columns of results.csv: a value for all seeds, or an array [S]
-    results: Mapping[str, Any] = {}
+    results: Mapping[str, Any] = {}  # columns of results.csv: a value for all seeds, or [S]
 
     @property
     def label(self) -> str:

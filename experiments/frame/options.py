@@ -75,9 +75,7 @@ Counts = Annotated[
 RisingCounts = Annotated[tuple[int, ...], rising(at_least(1))]
 EachOnce = Annotated[tuple[T, ...], EACH_ONCE]
 Positive = Annotated[float, POSITIVE]
-NonNegative = Annotated[
-    float, Requirement(lambda value: 0 <= value < math.inf, "finite and at least 0")
-]
+NonNegative = Annotated[float, Requirement(lambda v: 0 <= v < math.inf, "finite and at least 0")]
 Seed = Annotated[int, within(0, 2**31 - 1)]
 
 

@@ -21,6 +21,11 @@ class Picture(NamedTuple):
     figure: Figure
     caption: str
 
+    @classmethod
+    def drawn(cls, module: Any, captions: Mapping[str, str], *arguments: Any) -> list["Picture"]:
+        """A picture for each caption, drawn by the function of that name in the module."""
+        return [cls(name, getattr(module, name)(*arguments), captions[name]) for name in captions]
+
     @property
     def file(self) -> str:
         return f"{self.name}.png"
@@ -31,16 +36,14 @@ class Report(NamedTuple):
 
     claim: str  # what it is about to show, in a sentence or two
     verdicts: Sequence[Verdict] = ()  # what came of each expectation
-    # what was trained: results.csv, metrics.csv and seconds.json come of it
-    trainings: Sequence[Training] = ()
+    trainings: Sequence[Training] = ()  # for results.csv, metrics.csv and seconds.json
     pictures: Sequence[Picture] = ()  # the figures, in the order of the argument
     tables: Sequence[Table] = ()  # the numbers
     found: Sequence[str] = ()  # what came out, a sentence each; how many expectations held is added
-    # what did not work or was not measured, a sentence each; verdicts and seeds that failed are
-    # added
-    failed: Sequence[str] = ()
-    # measured times, which differ from run to run, beside those of the trainings
-    seconds: Mapping[str, Any] = {}
+    failed: Sequence[
+        str
+    ] = ()  # what did not work, a sentence each; failed verdicts and seeds are added
+    seconds: Mapping[str, Any] = {}  # measured times, beside those of the trainings
     # further files by name: the rows of a `.csv`, the content of a `.json`, the arrays of a `.npz`,
     # or the text of any other. A file without rows is not written
     files: Mapping[str, Any] = {}
@@ -64,13 +67,9 @@ class Report(NamedTuple):
 
 
 def write_report(name: str, report: Report, run: Mapping[str, Any], folder: RunFolder) -> None:
-    """Writes all files of a run, and shows the tables, the verdicts last.
+    """Writes all files of a run to `folder`, and shows the tables, the verdicts last.
 
-    Args:
-        name: The experiment's name.
-        report: What it says.
-        run: How it was run: `status`, `seconds`, `options` and `environment`.
-        folder: Where to write.
+    `run` says how it was run: `status`, `seconds`, `options` (a mapping) and `environment`.
     """
     report = report.completed()
     verdicts = [verdicts_table("Expected and measured", report.verdicts)]
@@ -121,12 +120,8 @@ def html_page(
 ) -> str:
     """The whole document: what came out, the verdicts and pictures, and then the numbers.
 
-    Args:
-        title: The experiment's name.
-        report: What it says.
-        verdicts: The table of its verdicts, if it has any.
-        run: What ran it: `status`, `seconds`, `options` (a mapping) and `environment`.
-        folder: Where the pictures are; they go into the document.
+    `verdicts` is the table of them, if there are any, `run` as in `write_report`; the pictures in
+    `folder` go into the document.
     """
     failed = list(report.failed)
     if run["status"] != "complete":

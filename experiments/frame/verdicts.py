@@ -33,10 +33,7 @@ class Expectation(NamedTuple):
         return Verdict(*self, "-", None)
 
     def judge(self, measure: Callable[..., tuple[str, Any]], *parts: Any) -> Verdict:
-        """What `measure(*parts)` says, `(measured, passed)`; not run while a part is missing.
-
-        A part is missing when it is None, or when nothing is in it.
-        """
+        """`measure(*parts)`, `(measured, passed)`, as a verdict; not run if a part is None or empty."""
         if any(part is None or (hasattr(part, "__len__") and len(part) == 0) for part in parts):
             return self.not_run()
         return self.verdict(*measure(*parts))

@@ -177,8 +177,7 @@ class Results(NamedTuple):
     worked: Worked | None = None  # what can be worked out by hand
     radius: Mapping[str, Swept] = {}  # activation to what it does at every spectral radius
     gates: Mapping[str, Gated] = {}  # cell to how far it looks back
-    # cell to the singular values of its products of Jacobians
-    spectra: Mapping[str, np.ndarray] = {}
+    spectra: Mapping[str, np.ndarray] = {}  # cell to singular values of products of Jacobians
     formats: Mapping[str, Saturated] = {}  # number format to where tanh is flat in it
     growth: Mapping[float, Grown] = {}  # rate to a state that grows by it
     warnings: Mapping[str, Warned] = {}  # network to what warns of it

@@ -44,15 +44,12 @@ CAPTIONS = {
 
 def report(config: Config, results: Results) -> Report:
     """A table and a picture of every question that was asked, and the trainings."""
+    captions = {name: caption for name, caption in CAPTIONS.items() if getattr(results, name)}
     return Report(
         CLAIM,
         verdicts=judged(config, results),
         trainings=[_training(config, one) for one in (*results.truncation, *results.clipping)],
-        pictures=[
-            Picture(name, getattr(figures, name)(config, results), caption)
-            for name, caption in CAPTIONS.items()
-            if getattr(results, name)
-        ],
+        pictures=Picture.drawn(figures, captions, config, results),
         tables=[
             table(config, getattr(results, name))
             for name, table in TABLES.items()

@@ -47,8 +47,7 @@ class Warned(NamedTuple):
     silent_norms: np.ndarray  # the same with an input at the first step only
     ratio: float  # norm of the gradient of what reads the carry, over that of what reads the inputs
     sensitivity: np.ndarray  # of the last output to every input, [T]
-    # what steps more than `RECENT` back contribute to the gradient, relative to it
-    long_share: float
+    long_share: float  # share of the gradient from steps more than `RECENT` back
     raw: float  # norm of the whole gradient
     clipped: float  # its norm after clipping to `MAX_NORM`
     cosine: float  # of the angle between both

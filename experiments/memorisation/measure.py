@@ -136,6 +136,4 @@ def asked_logit(model: Sized) -> jr.Layer:
         asked = jnp.take_along_axis(rollout.outputs, read.asked[..., None], -1)
         return rollout._replace(outputs=asked - rollout.outputs.mean(-1, keepdims=True))
 
-    return body._replace(
-        unroll=unroll, num_outputs=lambda num_inputs: 1, num_feature_axes=Read(1, 0)
-    )
+    return body._replace(unroll=unroll, num_outputs=lambda _: 1, num_feature_axes=Read(1, 0))

@@ -110,9 +110,7 @@ def _without_params(advance, num_units, dtype):
         del params
         return jnp.zeros((*batch_shape, num_units), dtype)
 
-    return jr.simple_cell(
-        lambda key, num_inputs: (), advance, num_units, initial_carry=initial_carry
-    )
+    return jr.simple_cell(lambda *_: (), advance, num_units, initial_carry=initial_carry)
 
 
 def carries_of_all(cell: jr.Cell, params: Any, histories: np.ndarray) -> np.ndarray:

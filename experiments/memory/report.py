@@ -171,9 +171,7 @@ def counting_figure(results: Results) -> Figure:
     bounds = {one.capacity: one for one in results.registers}
     units = dict.fromkeys(one.units for one in results.registers)
     colors = dict(zip(units, PALETTE, strict=False))
-    lines = [(one, ":", "") for one in results.registers] + [
-        (one, "-", "o") for one in results.rounded
-    ]
+    lines = [(c, ":", "") for c in results.registers] + [(c, "-", "o") for c in results.rounded]
     canvas = new_figure(max(5, 2.2 * len(bounds) + 0.8), 4.8)
     axes = canvas.subplots(2, len(bounds), sharex=True, sharey="row", squeeze=False)
     for (top, bottom), (capacity, bound) in zip(axes.T, sorted(bounds.items()), strict=True):

@@ -58,8 +58,7 @@ class Results(NamedTuple):
 
     overfit: Trained  # the training on the short sequence
     choices: tuple[Trained, ...] = ()  # every setting to choose from
-    # the chosen setting and its stateless twin, trained for the test
-    finals: tuple[Trained, ...] = ()
+    finals: tuple[Trained, ...] = ()  # the best and its stateless twin, for the test
     evaluated: Evaluated | None = None  # what the test and the probes say
 
     @property

@@ -92,10 +92,8 @@ def probe_boundaries(
 ) -> list[Difference]:
     """Several sequences in one row, done right and in five wrong ways.
 
-    Args:
-        run: As `boundary_runner` makes it.
-        series: `[len(lengths), T]`; of row n the first `lengths[n]` steps are used.
-        lengths: Not below 2.
+    `run` is as `boundary_runner` makes it; of row n of `series [N, T]` the first `lengths[n]` steps
+    are used, at least 2.
     """
     pieces = [
         jnp.asarray(row[None, :length, None], jnp.float32)

@@ -48,10 +48,7 @@ def report(config: Config, results: Results) -> Report:
         files["errors.csv"] = _error_rows(evaluated)
         tables += [_errors_table(evaluated), _generation_table(evaluated)]
         tables.append(_boundaries_table(evaluated))
-        pictures += [
-            Picture(name, getattr(figures, name)(evaluated), caption)
-            for name, caption in OF_EVALUATED.items()
-        ]
+        pictures += Picture.drawn(figures, OF_EVALUATED, evaluated)
         found = _comparisons(evaluated.entries)
     return Report(
         CLAIM,

@@ -11,21 +11,10 @@ import jaxrnn as jr
 from experiments.frame.errors import ExperimentError
 
 INDUSTRIES = (
-    "mining_and_logging",
-    "construction",
-    "durable_goods",
-    "nondurable_goods",
-    "wholesale_trade",
-    "retail_trade",
-    "transportation_and_warehousing",
-    "utilities",
-    "information",
-    "financial_activities",
-    "professional_and_business_services",
-    "education_and_health_services",
-    "leisure_and_hospitality",
-    "other_services",
-    "government",
+    *("mining_and_logging", "construction", "durable_goods", "nondurable_goods"),
+    *("wholesale_trade", "retail_trade", "transportation_and_warehousing", "utilities"),
+    *("information", "financial_activities", "professional_and_business_services"),
+    *("education_and_health_services", "leisure_and_hospitality", "other_services", "government"),
 )
 NUM_MONTHS = 120
 FIRST_MONTH = np.datetime64("2006-01")
@@ -40,11 +29,7 @@ class Employment(NamedTuple):
 
 
 def load_employment(folder: Path | None = None) -> Employment:
-    """The whole table, as it is.
-
-    Raises:
-        ExperimentError: The file is missing or damaged.
-    """
+    """The whole table, as it is; an ExperimentError if the file is missing or damaged."""
     path = (_folder_in_vega_datasets() if folder is None else folder) / "us-employment.csv"
     if not path.is_file():
         raise ExperimentError(f"{path} is missing: reinstall vega_datasets")

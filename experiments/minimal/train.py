@@ -148,9 +148,7 @@ def train(
     return Trained(purpose, setting, evaluator_name(setting), fitted)
 
 
-def overfit(
-    config: Config, series: np.ndarray, checkpoints: Checkpoints, advance: Advance
-) -> Trained:
+def overfit(config: Config, series: Any, checkpoints: Checkpoints, advance: Advance) -> Trained:
     """Trains on the start of one series `[T]`; the seed after the last one is bound to fail.
 
     The loss is the share of the variance of the targets that is left unexplained.

@@ -77,9 +77,7 @@ def _same(comparisons: Sequence[Comparison]) -> tuple[str, Any]:
 
 
 def _faster(comparisons: Sequence[Comparison]) -> tuple[str, Any]:
-    ratios = {
-        one.direction: one.layouts[PACKED].rate / one.layouts[PADDED].rate for one in comparisons
-    }
+    ratios = {c.direction: c.layouts[PACKED].rate / c.layouts[PADDED].rate for c in comparisons}
     parts = [
         f"{name} x {np.median(ratio):.1f}, worst round x {ratio.min():.1f}"
         for name, ratio in ratios.items()

@@ -131,8 +131,6 @@ def difference(one: Any, other: Any) -> float:
 def _compiled(loss, params, batches):
     """`(params, rows) -> (loss, gradient)` for all shapes of rows, and the most memory of one."""
     by_shape = {rows.mask.shape: rows for rows in batches}
-    compiled = {
-        shape: jax.jit(loss).lower(params, rows).compile() for shape, rows in by_shape.items()
-    }
+    compiled = {s: jax.jit(loss).lower(params, rows).compile() for s, rows in by_shape.items()}
     most = max(map(temporary_bytes, compiled.values()))
     return lambda params, rows: compiled[rows.mask.shape](params, rows), most

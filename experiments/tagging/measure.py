@@ -68,15 +68,13 @@ def count(task: Task) -> Results:
     return Results(task, truth, counted)
 
 
-def most_frequent(
-    training: Sequence[Paragraph], asked: Sequence[Paragraph], size: int
-) -> np.ndarray:
+def most_frequent(known: Sequence[Paragraph], asked: Sequence[Paragraph], size: int) -> np.ndarray:
     """The most frequent class after `size` characters, for every character asked about.
 
     What was never seen in training is asked again with one character less.
     """
     counts: list[dict[bytes, Counter]] = [defaultdict(Counter) for _ in range(size + 1)]
-    for paragraph in training:
+    for paragraph in known:
         text = _text(paragraph)
         for end, label in enumerate(paragraph.labels.tolist(), 1):
             for length, table in enumerate(counts[: end + 1]):

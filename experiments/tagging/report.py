@@ -53,10 +53,10 @@ def report(config: Config, results: Results) -> Report:
         verdicts=verdicts,
         trainings=trainings,
         pictures=[
-            Picture(name, getattr(figures, name)(results), caption)
+            picture
             for part, captions in CAPTIONS.items()
             if getattr(results, part)
-            for name, caption in captions.items()
+            for picture in Picture.drawn(figures, captions, results)
         ],
         tables=[*tables, _layouts_table(results)] if results.comparisons else tables,
         found=[f"{one.point}: {one.measured}." for one in verdicts if one.passed],

@@ -32,20 +32,14 @@ class Source(NamedTuple):
     name: str  # of the file
     characters: np.ndarray  # [N], the place in `CHARACTERS`, or `UNKNOWN`
     labels: np.ndarray  # [N], the place in `CLASSES`
-    # [N], how many characters of its token come before it; `NO_TOKEN` in between
-    position: np.ndarray
+    position: np.ndarray  # [N], characters of its token before it; `NO_TOKEN` in between
     length: np.ndarray  # [N], how many characters its token has; `NO_TOKEN` in between
-    # ends of logical lines and of blank or comment lines: where the text may be cut
-    ends: np.ndarray
+    ends: np.ndarray  # of logical, blank and comment lines: where the text may be cut
     blank: np.ndarray  # those of `ends` behind a blank line, the last of several
 
 
 def load_sources(names: Sequence[str], folder: Path | None = None) -> list[Source]:
-    """The files `NAME.py`.
-
-    Raises:
-        ExperimentError: One is missing, or no Python.
-    """
+    """The files `NAME.py`; an ExperimentError if one is missing, or no Python."""
     folder = Path(sysconfig.get_path("stdlib")) if folder is None else folder
     return [_load(folder / f"{name}.py") for name in names]
 

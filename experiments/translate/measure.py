@@ -55,10 +55,8 @@ class Answers(NamedTuple):
     """Of S seeds to N pairs, with targets of T tokens after the start."""
 
     forced: np.ndarray  # tokens [S, N, T], each the likeliest after the true prefix
-    # tokens [S, N, T], each the likeliest after those before it; `PAD` after the end
-    written: np.ndarray
-    # [S, N, T, L] where the model looked after the true prefix; None without attention
-    weights: Any
+    written: np.ndarray  # tokens [S, N, T], the likeliest after those before; then `PAD`
+    weights: Any  # [S, N, T, L] where it looked after the true prefix; None without attention
 
 
 class Measured(NamedTuple):
@@ -258,10 +256,8 @@ def make_answerer(kind: str) -> Callable[[Any, np.ndarray, Pairs], Answers]:
     def answer(params, kept, pairs):
         num_rows, parts = len(pairs.numbers), []
         for first in range(0, num_rows, ROWS):
-            rows = np.minimum(np.arange(first, first + ROWS), num_rows - 1)
-            parts.append(
-                jax.device_get(run(params, kept, pairs.sources[rows], pairs.targets[rows]))
-            )
+            at = np.minimum(np.arange(first, first + ROWS), num_rows - 1)
+            parts.append(jax.device_get(run(params, kept, pairs.sources[at], pairs.targets[at])))
         return jax.tree.map(lambda *each: np.concatenate(each, axis=1)[:, :num_rows], *parts)
 
     return answer

@@ -46,15 +46,12 @@ def report(config: Config, results: Results) -> Report:
         "bottleneck": any(one.setting.is_probe for one in results.measured),
         "attention": bool(set(WITH_ATTENTION) & set(whole)),
     }
+    captions = {name: CAPTIONS[name] for name, is_drawn in drawn.items() if is_drawn}
     return Report(
         CLAIM,
         verdicts=verdicts,
         trainings=[_training(config, results, one) for one in results.measured],
-        pictures=[
-            Picture(name, getattr(figures, name)(results), CAPTIONS[name])
-            for name, is_drawn in drawn.items()
-            if is_drawn
-        ],
+        pictures=Picture.drawn(figures, captions, results),
         tables=[_models_table(results), *_shares_tables(config, results), _examples_table(results)],
         found=[
             *(f"{one.point}: {one.measured}." for one in verdicts if one.passed),

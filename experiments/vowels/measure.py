@@ -85,10 +85,7 @@ class Classifier(NamedTuple):
 
 
 def make_classifier(model: Model, readout: Readout, num_units: int) -> Classifier:
-    """A recurrence, and a linear classifier of what is read of it.
-
-    A mask of None runs over the padding as well.
-    """
+    """A recurrence, and a linear classifier of what is read of it; without a mask, padding too."""
     recurrence, classifier = RECURRENCES[model](num_units), jr.dense(NUM_SPEAKERS)
 
     def logits(params, xs, mask):
@@ -179,9 +176,7 @@ def make_score(classifier: Classifier) -> Score:
     """`(params, recordings, masked) -> (losses [S], predictions [S, N])`, compiled."""
 
     def score(params, recordings, masked):
-        return jax.vmap(
-            lambda params: loss_and_predictions(classifier, params, recordings, masked)
-        )(params)
+        return jax.vmap(lambda p: loss_and_predictions(classifier, p, recordings, masked))(params)
 
     return jax.jit(score, static_argnums=2)
 

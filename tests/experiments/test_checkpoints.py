@@ -24,6 +24,7 @@ from experiments.frame import cli
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.errors import ExperimentError
 from experiments.frame.progress import progress_bar
+from experiments.frame.report import Report
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,12 +82,12 @@ def measure(config, checkpoints):
             yield training, state, history
 
 
-def report(config, results, folder):
+def report(config, results):
     arrays = {}
     for training, state, history in results:
         leaves = jax.tree.leaves((state["train"], jax.random.key_data(state["key"]), history))
         arrays |= {f"{training}_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    np.savez(folder.path("arrays.npz"), **arrays)
+    return Report("Fake.", files={"arrays.npz": arrays})
 
 
 def install():
