@@ -64,10 +64,7 @@ def _subjects(rows: Rows) -> list[str]:
 def _ratios(rows: Rows) -> dict[str, dict[str, float]]:
     """Of the first subject by each of the others, for each case."""
     first, *others = _subjects(rows)
-    return {
-        name: {row.case: row.ratio(first, name) for row in rows if name in row.run}
-        for name in others
-    }
+    return {n: {row.case: row.ratio(first, n) for row in rows if n in row.run} for n in others}
 
 
 def _tables(rows: Rows) -> Iterator[Table]:

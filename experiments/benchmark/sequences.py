@@ -273,12 +273,7 @@ def _loop(step, state, batches):
 
 LENGTHS = (1_000, 10_000, 100_000, 1_000_000), (64, 256)
 CHECKPOINT_UNITS = 64, 8
-POLICIES: dict[str, Any] = {
-    "everything": None,
-    "every 16th": 16,
-    "every 128th": 128,
-    "sqrt": "sqrt",
-}
+POLICIES: dict = {"everything": None, "every 16th": 16, "every 128th": 128, "sqrt": "sqrt"}
 LONG = 300_000  # of sequences that take so long, one round tells enough
 
 

@@ -204,8 +204,7 @@ def _not_constant(found: Curves) -> tuple[str, bool]:
 def _token_time(found: Curves) -> tuple[str, bool]:
     exponents = {name: one.exponent for name, one in found["token_time"].items()}
     good = all(
-        value > 0.5 if name == ATTENTION else abs(value) <= 0.15
-        for name, value in exponents.items()
+        power > 0.5 if n == ATTENTION else abs(power) <= 0.15 for n, power in exponents.items()
     )
     return _each(exponents, "+.2f"), good
 

@@ -16,11 +16,7 @@ ATTENTION, AT_END, SQRT = "attention", "elman_end", "elman_sqrt"
 # carries in between has to be kept for every step, or at √T of them.
 JUDGED_AT_END = (AT_END, SQRT)
 MODELS = ("elman", "gru", "lstm", "lru", "mamba", "mlstm", ATTENTION, *JUDGED_AT_END)
-SHOWN: Mapping[str, str] = {
-    **LABELS,
-    AT_END: "Elman, loss at the end",
-    SQRT: "the same, √T checkpoints",
-}
+SHOWN: dict = {**LABELS, AT_END: "Elman, loss at the end", SQRT: "the same, √T checkpoints"}
 
 FLOAT_BYTES = 4
 CONV_STEPS, EXPANSION, STATES = 3, 2, 16

@@ -11,6 +11,11 @@ SIDE = 8
 NUM_PIXELS = SIDE * SIDE
 NUM_CLASSES = 10
 DIGEST = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
+TRAINING_OF_CLASS, VALIDATION_OF_CLASS = 110, 30
+NUM_TRAINING = TRAINING_OF_CLASS * NUM_CLASSES
+NUM_VALIDATION = VALIDATION_OF_CLASS * NUM_CLASSES
+ORDERS = ("in order", "permuted")
+ITERATIONS = 2000
 
 
 class Digits(NamedTuple):
@@ -45,13 +50,6 @@ def digest(digits: Digits) -> str:
     content = hashlib.sha256(digits.pixels.astype(np.uint8).tobytes())
     content.update(digits.labels.astype(np.uint8).tobytes())
     return content.hexdigest()
-
-
-TRAINING_OF_CLASS, VALIDATION_OF_CLASS = 110, 30
-NUM_TRAINING = TRAINING_OF_CLASS * NUM_CLASSES
-NUM_VALIDATION = VALIDATION_OF_CLASS * NUM_CLASSES
-ORDERS = ("in order", "permuted")
-ITERATIONS = 2000
 
 
 class Split(NamedTuple):

@@ -33,7 +33,7 @@ class Expectation(NamedTuple):
         return Verdict(*self, "-", None)
 
     def judge(self, measure: Callable[..., tuple[str, Any]], *parts: Any) -> Verdict:
-        """`measure(*parts)`, `(measured, passed)`, as a verdict; not run if a part is None or empty."""
+        """What `measure(*parts)` says, `(measured, passed)`; not run if a part is None or empty."""
         if any(part is None or (hasattr(part, "__len__") and len(part) == 0) for part in parts):
             return self.not_run()
         return self.verdict(*measure(*parts))

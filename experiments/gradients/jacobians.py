@@ -20,11 +20,7 @@ from jaxrnn.diagnostics import (
 ALPHA, INPUTS, STATES = 0.5, (2.0, 0.0, 4.0), (1.0, 0.5, 2.25)
 PRODUCT_UNITS, PRODUCT_STEPS = 8, 12
 
-ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
-    "linear": lambda u: u,
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-}
+ACTIVATIONS: Mapping[str, Any] = {"linear": lambda u: u, "tanh": jnp.tanh, "relu": jax.nn.relu}
 KERNELS = ORTHOGONAL, GAUSSIAN = "orthogonal", "Gaussian"
 NUM_INPUTS = 4
 

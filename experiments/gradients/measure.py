@@ -24,6 +24,7 @@ from experiments.gradients.warning import NETS, Warned, warn
 NUM_SYMBOLS, BATCH = 4, 32
 VANISHING_GAIN, EXPLODING_GAIN = 0.5, 3.0
 EPOCHS_PER_CHECKPOINT = 8
+EPOCHS_PER_LOOK = 20  # as long as so many epochs, roughly
 CELLS = TANH, LSTM = "tanh", "LSTM"
 TRUNCATION, CLIPPING = "truncation", "clipping"
 
@@ -131,12 +132,8 @@ def num_steps(config: Config) -> int:
 def batches(config: Config, setting: Setting, epoch: int) -> dict[str, np.ndarray]:
     """The minibatches of all seeds, `[S, updates, ...]`; every sequence is drawn anew."""
     shape = UPDATES_PER_EPOCH, BATCH, num_steps(config)
-    symbols = np.stack(
-        [
-            np.random.default_rng((s, epoch)).integers(NUM_SYMBOLS, size=shape)
-            for s in config.all_seeds
-        ]
-    )
+    generators = [np.random.default_rng((seed, epoch)) for seed in config.all_seeds]
+    symbols = np.stack([one.integers(NUM_SYMBOLS, size=shape) for one in generators])
     start = num_steps(config) - 1 - setting.delay
     marks = np.zeros((*symbols.shape, 1), np.float32)
     marks[..., start, :] = 1
@@ -166,9 +163,6 @@ def loss_of(model: jr.Layer) -> Callable[..., Any]:
         return loss, {"accuracy": (logits.argmax(-1) == batch["target"]).mean()}
 
     return loss_fn
-
-
-EPOCHS_PER_LOOK = 20  # as long as so many epochs, roughly
 
 
 class Results(NamedTuple):

@@ -1,8 +1,7 @@
 """Number formats: where tanh is flat, and where a growing state ends."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +12,7 @@ from experiments.gradients.config import Config
 from experiments.gradients.jacobians import ACTIVATIONS, NUM_INPUTS
 from jaxrnn.diagnostics import carry_norms, saturation
 
-FORMATS: Mapping[str, Any] = {
-    "float16": jnp.float16,
-    "bfloat16": jnp.bfloat16,
-    "float32": jnp.float32,
-}
+FORMATS = {"float16": jnp.float16, "bfloat16": jnp.bfloat16, "float32": jnp.float32}
 ARGUMENTS = np.arange(0, 12, 1 / 256)
 INPUT_SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RATES = (0.01, 0.02, 0.03, 0.05)

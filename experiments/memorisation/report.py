@@ -13,8 +13,8 @@ from experiments.frame.tables import Table
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.memorisation import figures
 from experiments.memorisation.config import Config
+from experiments.memorisation.figures import interactive_page
 from experiments.memorisation.measure import Results, Traced
-from experiments.memorisation.page import interactive_page
 
 CLAIM = (
     "Models with similar bits per character can use their context in different ways. The page "

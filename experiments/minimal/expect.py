@@ -116,11 +116,7 @@ def baselines(entries: Sequence[Entry], leaks: Sequence[str]) -> tuple[str, Any]
     """The GRU comes first, its stateless twin second, baselines after them."""
     gru, stateless, *others = entries
     memory = difference(gru.one_step, stateless.one_step)
-    better = [
-        baseline.name
-        for baseline in others
-        if not difference(gru.one_step, baseline.one_step).low <= 0
-    ]
+    better = [one.name for one in others if not difference(gru.one_step, one.one_step).low <= 0]
     best = min(others, key=lambda entry: entry.one_step.mean())
     measured = (
         f"GRU {gru.one_step.mean():.3f}, stateless {stateless.one_step.mean():.3f}, best baseline "

@@ -16,6 +16,8 @@ INDUSTRIES = (
     *("information", "financial_activities", "professional_and_business_services"),
     *("education_and_health_services", "leisure_and_hospitality", "other_services", "government"),
 )
+HELD_OUT = INDUSTRIES[3::4]  # every fourth, chosen before anything was run
+VALIDATION_MONTHS = 24
 NUM_MONTHS = 120
 FIRST_MONTH = np.datetime64("2006-01")
 TOTAL, ROUNDING = "nonfarm", 1.0
@@ -71,10 +73,6 @@ def _check(path, months, thousands, total):
         raise ExperimentError(
             f"{path} is damaged, reinstall vega_datasets: it lacks {' and '.join(wrong)}"
         )
-
-
-HELD_OUT = INDUSTRIES[3::4]  # every fourth, chosen before anything was run
-VALIDATION_MONTHS = 24
 
 
 class Task(NamedTuple):

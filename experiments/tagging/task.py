@@ -24,6 +24,15 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 UNKNOWN = len(CHARACTERS)
 NUM_CHARACTERS = len(CHARACTERS) + 1
 NO_TOKEN = -1
+TRAINING = (
+    *("bisect", "calendar", "codecs", "contextlib", "copy", "csv", "dataclasses", "functools"),
+    *("heapq", "numbers", "operator", "random", "selectors", "textwrap", "traceback"),
+)
+VALIDATION = ("gzip", "pprint", "shlex")
+TEST = ("getopt", "graphlib", "plistlib", "queue", "tempfile", "weakref")
+QUICK_TRAINING = ("bisect", "copy", "csv", "operator", "selectors", "textwrap")
+QUICK_VALIDATION, QUICK_TEST = ("shlex",), ("getopt", "graphlib", "queue")
+FILLED = 0.97  # of the steps of packed rows, that first-fit is trusted to fill
 
 
 class Source(NamedTuple):
@@ -134,17 +143,6 @@ def _label(one) -> int | None:
         return KEYWORD if keyword.iskeyword(one.string) else NAME
     labels = {token.NUMBER: NUMBER, token.STRING: STRING, tokenize.COMMENT: COMMENT}
     return labels.get(one.type, OPERATOR if one.type == token.OP else None)
-
-
-TRAINING = (
-    *("bisect", "calendar", "codecs", "contextlib", "copy", "csv", "dataclasses", "functools"),
-    *("heapq", "numbers", "operator", "random", "selectors", "textwrap", "traceback"),
-)
-VALIDATION = ("gzip", "pprint", "shlex")
-TEST = ("getopt", "graphlib", "plistlib", "queue", "tempfile", "weakref")
-QUICK_TRAINING = ("bisect", "copy", "csv", "operator", "selectors", "textwrap")
-QUICK_VALIDATION, QUICK_TEST = ("shlex",), ("getopt", "graphlib", "queue")
-FILLED = 0.97  # of the steps of packed rows, that first-fit is trusted to fill
 
 
 class Paragraph(NamedTuple):
