@@ -101,8 +101,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
                 yield results
             bar.stage(f"{model.label} writes")
             written = write_on(config, results, results.of_mode(config.modes[0])[-1])
-            results = results._replace(written=(*results.written, written))
-            yield results
+            yield (results := results._replace(written=(*results.written, written)))
             bar.advance(WRITING)
         yield results._replace(cross=read_each_other(config, results))
 

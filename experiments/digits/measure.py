@@ -59,8 +59,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             bar.stage(LABELS[name])
             model = sized(name, config)
             trained = train(config, model, tasks, checkpoints, bar.advance)
-            results = results._replace(trainings=(*results.trainings, trained))
-            yield results
+            yield (results := results._replace(trainings=(*results.trainings, trained)))
             bar.advance(COMPILATION)
             results = results._replace(
                 counted=(*results.counted, count(model, config.num_blocks)),

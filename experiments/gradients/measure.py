@@ -196,8 +196,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
     with progress_bar(EPOCHS_PER_LOOK * len(looks) + epochs) as bar:
         for name, look in looks.items():
             bar.stage(name)
-            results = results._replace(**{name: look()})
-            yield results
+            yield (results := results._replace(**{name: look()}))
             bar.advance(EPOCHS_PER_LOOK)
             bar.finish_stage(name)
         for setting in settings:

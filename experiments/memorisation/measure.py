@@ -86,8 +86,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             traced = connect(model, params, texts)._replace(fitted=fitted)
             bar.advance()
             bar.finish_stage(f"{model.label}: {traced.bits:.2f} bits per character")
-            results = results._replace(traced=(*results.traced, traced))
-            yield results
+            yield (results := results._replace(traced=(*results.traced, traced)))
 
 
 class Read(NamedTuple):

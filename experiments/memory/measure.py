@@ -79,8 +79,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             trained = train(config, model, checkpoints, bar.advance)
             shown = ", ".join(f"{one.task} {100 * one.chosen[0]:.0f} %" for one in trained)
             bar.finish_stage(f"{LABELS[model]}: {shown}")
-            results = results._replace(trained=(*results.trained, *trained))
-            yield results
+            yield (results := results._replace(trained=(*results.trained, *trained)))
 
 
 def train(config: Config, model: str, checkpoints: Checkpoints, advance: Advance) -> list[Trained]:

@@ -84,15 +84,13 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             bar.stage(setting.name)
             trained = _train_to_choose(config, task, setting, checkpoints, bar.advance)
             bar.finish_stage(f"{setting.name}: validation error {trained.error:.3f}")
-            results = results._replace(choices=(*results.choices, trained))
-            yield results
+            yield (results := results._replace(choices=(*results.choices, trained)))
         best = min(results.choices, key=lambda trained: trained.error).setting
         for setting in (best, best._replace(stateless=True)):
             bar.stage(f"{setting.name}, for the test")
             series = training_changes(task, task.test_from)
             trained = train(config, "test", setting, series, checkpoints, bar.advance)
-            results = results._replace(finals=(*results.finals, trained))
-            yield results
+            yield (results := results._replace(finals=(*results.finals, trained)))
         bar.stage("probes and forecasts")
         yield results._replace(evaluated=evaluate(config, task, *results.finals))
         bar.advance()

@@ -52,13 +52,11 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             tagged = train(config, direction, task, checkpoints, advance)
             percent = 100 * accuracy(results.truth.labels, tagged.good)
             bar.finish_stage(f"{direction}: {mean_and_spread(percent, 2)} %")
-            results = results._replace(tagged=(*results.tagged, tagged))
-            yield results
+            yield (results := results._replace(tagged=(*results.tagged, tagged)))
         for direction in DIRECTIONS:
             bar.stage(f"{direction}: packed and padded")
             compared = compare(config, direction, task.training.paragraphs, bar.advance)
-            results = results._replace(comparisons=(*results.comparisons, compared))
-            yield results
+            yield (results := results._replace(comparisons=(*results.comparisons, compared)))
 
 
 def count(task: Task) -> Results:

@@ -140,8 +140,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             one = Measured(setting, fitted, pairs, answer(fitted.params, setting.flags, pairs))
             bar.advance()
             bar.finish_stage(f"{setting.label}: {100 * one.exact.mean():.0f} % written right")
-            results = results._replace(measured=(*results.measured, one))
-            yield results
+            yield (results := results._replace(measured=(*results.measured, one)))
 
 
 def settings_of(config: Config, widths: dict[str, int]) -> list[Setting]:

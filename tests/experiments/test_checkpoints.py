@@ -62,7 +62,7 @@ def compiled(num_units):
 
 def measure(config, checkpoints):
     """Two trainings of a GRU on noise, drawn anew in each epoch."""
-    cell, optimizer, step = compiled(config.num_units)
+    (cell, optimizer, step), results = compiled(config.num_units), []
     with progress_bar(2 * EPOCHS) as bar:
         for training in ("first one", "second"):
             params = cell.init(jax.random.key(len(training)), 2)
@@ -79,7 +79,7 @@ def measure(config, checkpoints):
             state, history = checkpoints.run(
                 training, state, EPOCHS, one_epoch, every=EVERY, advance=bar.advance
             )
-            yield training, state, history
+            yield (results := [*results, (training, state, history)])
 
 
 def report(config, results):
