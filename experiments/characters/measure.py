@@ -122,13 +122,11 @@ def before_training(config: Config, corpus: Corpus) -> Results:
     return Results(corpus, bits, judge, found, truth)
 
 
-def score_held_out(
-    model: Sized, mode: str, fitted: Fitted, corpus: Corpus, num_steps: int
-) -> Scored:
+def score_held_out(model: Sized, mode: str, fitted: Fitted, corpus: Corpus, chunk: int) -> Scored:
     """Both ways to read the held-out topics."""
     texts, params = list(corpus.held_out.values()), fitted.params_of(0)
-    places = np.concatenate([np.arange(len(text)) % num_steps for text in texts])
-    warm, cold = (score(model, params, texts, num_steps, cold) for cold in (False, True))
+    places = np.concatenate([np.arange(len(text)) % chunk for text in texts])
+    warm, cold = (score(model, params, texts, chunk, cold) for cold in (False, True))
     warm_bits, cold_bits = (np.concatenate([one.bits for one in made]) for made in (warm, cold))
     by_position = {
         name: np.bincount(places, bits) / np.bincount(places)

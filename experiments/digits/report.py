@@ -95,10 +95,7 @@ def _seconds(results: Results) -> dict[str, Any]:
     seconds: dict[str, Any] = {} if times is None else times._asdict()
     if growth is not None:
         seconds["growth"] = growth.seconds
-    return {
-        "compiled": {one.sized.name: one.compile_seconds for one in results.trainings},
-        **seconds,
-    }
+    return {"compiled": {t.sized.name: t.compile_seconds for t in results.trainings}, **seconds}
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:

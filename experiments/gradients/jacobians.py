@@ -97,14 +97,12 @@ class Swept(NamedTuple):
 def sweep(config: Config, activation: str) -> Swept:
     """All kernels, radii and seeds of one activation in one call."""
     cell = jr.elman(config.num_units, ACTIVATIONS[activation])
-    transient = config.num_steps // 5
+    first = config.num_steps // 5
 
     @jax.jit
     @jax.vmap
     def look(params, xs):
-        exponents = lyapunov_exponents(
-            cell, params, xs, num_exponents=1, num_transient_steps=transient
-        )
+        exponents = lyapunov_exponents(cell, params, xs, num_exponents=1, num_transient_steps=first)
         return exponents[0], jr.unroll(cell, params, xs).outputs
 
     problems = [

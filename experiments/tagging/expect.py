@@ -61,9 +61,7 @@ def _where(truth: Paragraph, both: Sequence[np.ndarray]) -> tuple[str, Any]:
     return measured, first >= HELPED and abs(last) <= UNHELPED
 
 
-def _memory(
-    truth: Paragraph, counted: Mapping[str, np.ndarray], forward: np.ndarray
-) -> tuple[str, Any]:
+def _memory(truth: Paragraph, counted: Mapping[str, Any], forward: Any) -> tuple[str, Any]:
     best, name = max((accuracy(truth.labels, told), name) for name, told in counted.items())
     worst = accuracy(truth.labels, forward).min()
     return f"forward at least {100 * worst:.2f} %, {name} {100 * best:.2f} %", worst > best

@@ -33,11 +33,11 @@ CAPTIONS = {
     },
     "tagged": {
         "training": "Left: accuracy on the validation files by epoch, a line for each seed. Right: "
-        "lengths of the paragraphs that are trained on, in equal steps of the logarithm.",
+        "lengths of the paragraphs that are trained on, in equal steps of the logarithm."
     },
     "comparisons": {
         "layouts": "Left: losses of the same updates, packed and padded. Right: real characters a "
-        "processor second of a loss with its gradient; a point is a round.",
+        "processor second of a loss with its gradient; a point is a round."
     },
 }
 

@@ -53,10 +53,7 @@ def report(config: Config, results: Results) -> Report:
         trainings=[_training(config, results, one) for one in results.measured],
         pictures=Picture.drawn(figures, captions, results),
         tables=[_models_table(results), *_shares_tables(config, results), _examples_table(results)],
-        found=[
-            *(f"{one.point}: {one.measured}." for one in verdicts if one.passed),
-            *_found(results),
-        ],
+        found=[*(f"{v.point}: {v.measured}." for v in verdicts if v.passed), *_found(results)],
         files={"answers.csv": _answer_rows(config, results)},
     )
 

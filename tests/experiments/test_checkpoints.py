@@ -178,7 +178,7 @@ def test_interrupted_and_resumed_it_equals_an_uninterrupted_run(whole, stopped):
     before = everything_in(stopped)
     assert run("--resume", "stopped", "--out", "resumed") == 0
     assert bits(Path("resumed")) == bits(whole)
-    assert names(Path("resumed")) == ["arrays.npz", "config.json"]
+    assert names(Path("resumed")) == ["arrays.npz", "config.json", "report.html", "summary.md"]
     assert everything_in(stopped) == before
 
 
