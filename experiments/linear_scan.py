@@ -83,10 +83,7 @@ SUBJECTS = (*SCANS, FLOOR)
 
 
 def function_of(quantity: str, subject: str) -> Callable[..., Any]:
-    """A function of a, b and weights, a new one each time.
-
-    The floor reads a and b and writes h, or reads the cotangent too and writes two gradients.
-    """
+    """A new function of a, b and weights; the floor reads and writes as much and does no more."""
     if subject == FLOOR:
         if quantity == "forward":
             return lambda a, b, weights: a * b + b

@@ -239,10 +239,7 @@ def _in_torch(work: Work) -> Subject:
 
 
 def _products_alone(work: Work) -> Subject:
-    """The same matrix products, each as one over all steps, and nothing else.
-
-    A real recurrence can do the products with the recurrent matrix only step by step.
-    """
+    """The same matrix products, each over all steps at once, as no real recurrence can do them."""
     shape = work.shape
     rows, width = shape.steps * shape.batch, WRITTEN[work.model][1] * shape.units
     keys = jax.random.split(jax.random.key(0), 3)

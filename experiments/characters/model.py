@@ -19,10 +19,7 @@ FIRST = 0  # the line break before every topic
 
 
 class Stream(NamedTuple):
-    """Characters to read, int32, each next one to predict, and where a topic starts; all `[T]`.
-
-    Of chunks of several streams side by side they are `[N, B, K]`.
-    """
+    """Characters, int32, each next one, where a topic starts: `[T]`, or `[N, B, K]` in chunks."""
 
     xs: np.ndarray
     ys: np.ndarray
@@ -38,10 +35,7 @@ def stream_of(texts: Sequence[str]) -> Stream:
 
 
 class Sized(NamedTuple):
-    """A language model: a mixer of `MIXERS`, the width between its blocks, and their number.
-
-    Equal ones share what is compiled.
-    """
+    """A language model of blocks around a mixer of `MIXERS`; equal ones share what is compiled."""
 
     mixer: str
     width: int

@@ -84,10 +84,7 @@ def train(
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW after a clip of the global norm; slower and without decay for eigenvalues and steps.
-
-    One for all models: `parameter_labels` says which parameters are which.
-    """
+    """AdamW after a clip of the global norm; slower and without decay for eigenvalues and steps."""
     updates = NUM_TRAINING // config.batch_size
     total = updates * config.epochs
 
@@ -108,10 +105,7 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def minibatches(config: Config, tasks: Sequence[Task], epoch: int) -> tuple[Any, Any]:
-    """Pixels `[trainings, updates, B, 64, 1]` and labels; an order is new in every epoch.
-
-    Both orders of the pixels see the same digits at the same time.
-    """
+    """Pixels `[trainings, updates, B, 64, 1]` and labels, the same digits in both orders."""
     training = tasks[0].split.training
     orders = [
         np.random.default_rng((config.first_seed + seed, epoch)).permutation(training)

@@ -242,9 +242,6 @@ def change_errors(forecasts: np.ndarray, truth: np.ndarray, origins: np.ndarray)
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> Interval:
-    """The mean of `one - other`, errors `[S, E, N]`, with an interval over blocks of months.
-
-    Months are what is drawn: industries move together, and seeds share the data.
-    """
+    """The mean of `one - other`, `[S, E, N]`, over blocks of months: industries move together."""
     by_month = one.mean(axis=(0, 1)) - other.mean(axis=(0, 1))
     return bootstrap(by_month, resamples=RESAMPLES, block=BLOCK)

@@ -147,10 +147,7 @@ def _difference(one, other):
 
 
 def changed_by_what_is_hidden(task: Task) -> list[str]:
-    """What of the training changes when the test months and the industries held out are others.
-
-    Names of the parts that changed; nothing when the split is right.
-    """
+    """What in training changes with the months and industries held out; nothing, if it is right."""
     hidden = np.ones_like(task.changes, bool)
     hidden[task.is_training, : task.test_from] = False
     noise = 100 * np.random.default_rng(0).normal(size=task.changes.shape)

@@ -120,10 +120,7 @@ def train(
     checkpoints: Checkpoints,
     advance: Advance,
 ) -> Trained:
-    """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update.
-
-    The loss is the mean Huber loss of the next change, over all steps but the last.
-    """
+    """Trains every seed on series `[E, T]`, noise anew, by the Huber loss of the next change."""
     data = jnp.asarray(series[..., None], jnp.float32)
     seeds = np.array(config.all_seeds)
 
@@ -149,10 +146,7 @@ def train(
 
 
 def overfit(config: Config, series: Any, checkpoints: Checkpoints, advance: Advance) -> Trained:
-    """Trains on the start of one series `[T]`; the seed after the last one is bound to fail.
-
-    The loss is the share of the variance of the targets that is left unexplained.
-    """
+    """Trains on the start of a series `[T]`, on its share of variance; the last seed must fail."""
     short = jnp.asarray(series[None, :OVERFIT_STEPS, None], jnp.float32)
     setting = Setting(OVERFIT_WIDTH, OVERFIT_STEPS)
 

@@ -53,10 +53,7 @@ class Comparison(NamedTuple):
 def compare(
     config: Config, direction: str, paragraphs: Sequence[Paragraph], advance: Callable[[], Any]
 ) -> Comparison:
-    """Some updates both ways from the same start, then the time of the same minibatches.
-
-    The padded training goes its own way: nothing is handed over from the packed one.
-    """
+    """Some updates both ways, each on its own from one start, then the time of the minibatches."""
     model = make_model(direction, config)
     params = initial_params(model, config.first_seed)
     loss = jax.value_and_grad(make_loss(model))

@@ -67,10 +67,7 @@ def count(task: Task) -> Results:
 
 
 def most_frequent(known: Sequence[Paragraph], asked: Sequence[Paragraph], size: int) -> np.ndarray:
-    """The most frequent class after `size` characters, for every character asked about.
-
-    What was never seen in training is asked again with one character less.
-    """
+    """The most frequent class after `size` characters, or fewer where those were never seen."""
     counts: list[dict[bytes, Counter]] = [defaultdict(Counter) for _ in range(size + 1)]
     for paragraph in known:
         text = _text(paragraph)

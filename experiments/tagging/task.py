@@ -156,14 +156,11 @@ class Paragraph(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Files of one part of the split, and what was cut from them, in order.
-
-    `dropped` counts the characters of lines that are longer than a row.
-    """
+    """Files of one part of the split, and what was cut from them, in order."""
 
     sources: list[Source]
     paragraphs: list[Paragraph]
-    dropped: int
+    dropped: int  # characters of lines that are longer than a row
 
     @property
     def num_characters(self) -> int:

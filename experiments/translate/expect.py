@@ -126,10 +126,7 @@ def same(measured: Models) -> tuple[str, Any]:
 
 
 def difference(one: Measured, other: Measured, where: np.ndarray) -> Interval:
-    """Of the shares written right, in points.
-
-    A number is there in all languages, and these are not independent: numbers are drawn, not pairs.
-    """
+    """Of the shares written right, in points; numbers are drawn, as all languages have the same."""
     points = 100 * (one.mean_exact - other.mean_exact)[where]
     _, group = np.unique(one.pairs.numbers[where], return_inverse=True)
     return bootstrap(np.bincount(group, points), np.bincount(group), resamples=RESAMPLES)
