@@ -99,8 +99,8 @@ class Cell(ModelValue, _CellFields):
     Attributes:
         init: `(key, num_inputs) -> params`.
         initial_carry: `(params, batch_shape=()) -> carry`, finite, leaves `[*batch, ...]`.
-        project: `(params, x) -> z`, all that needs no carry; `Affine(a, b)` if and only if the
-            cell is linear.
+        project: `(params, x) -> z`, all that needs no carry; `Affine(a, b)` if the cell is
+            linear and elementwise.
         advance: `(params, carry, z) -> carry`, the only sequential part; a `Split` where the use
             of recurrent parameters can be separated from the pointwise rest.
         emit: `(params, carry, x) -> y`.
@@ -116,6 +116,12 @@ class Cell(ModelValue, _CellFields):
         roles: what each parameter is for, a tree prefix of params with the words of
             `parameter_labels`; where it is None, the classes of the parameters declare it.
     """
+
+    def _replace(self, **fields: Any) -> "Cell":
+        """The cell with other fields; without forms that the new functions may contradict."""
+        if fields.keys() - {"init", "num_outputs", "roles"}:
+            fields = {"pairwise": None, "response": None} | fields
+        return super()._replace(**fields)
 
 
 class _LayerFields(NamedTuple):

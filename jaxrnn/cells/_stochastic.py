@@ -157,8 +157,6 @@ def _noisy(cell: Cell, name: str, draw: Callable[..., Any]) -> Cell:
         project=lambda params, x: Noisy(cell.project(params, x.inner), x.flags),
         emit=lambda params, carry, x: cell.emit(params, carry, x.inner),
         prepare=prepare,
-        pairwise=None,
-        response=None,
     )
 
 

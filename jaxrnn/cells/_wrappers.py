@@ -165,7 +165,6 @@ def learned_initial_carry(cell: Cell) -> Cell:
         advance=advance,
         emit=on_inner(cell.emit),
         prepare=cell.prepare and on_inner(cell.prepare),
-        pairwise=cell.pairwise and on_inner(cell.pairwise),
         response=cell.response and on_inner(cell.response),
         roles=LearnedInitialCarryParams(cell.roles, None),
     )

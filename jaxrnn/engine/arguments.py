@@ -12,6 +12,12 @@ from jaxrnn.engine.masking import as_mask
 from jaxrnn.types import Cell, Layer, Mask, Model, Reset, Steps
 
 
+def check_model(model: Any) -> None:
+    """Raises TypeError unless `model` is a Cell or a Layer."""
+    if not isinstance(model, Cell | Layer):
+        raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
+
+
 class Call(NamedTuple):
     """The arguments that are sequences, checked, and still in the caller's layout."""
 
@@ -21,8 +27,7 @@ class Call(NamedTuple):
     @classmethod
     def checked(cls, model: Model, xs: Any, mask: Mask, reset: Reset, time_major: Any) -> "Call":
         """Checks the sequences against each other."""
-        if not isinstance(model, Cell | Layer):
-            raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
+        check_model(model)
         checks.boolean(time_major, "time_major")
         xs = checks.arrays(xs, "xs")
         leading = checks.leading_shape(xs, model.num_feature_axes)

@@ -49,6 +49,7 @@ def select_carry(flag: Any, yes: Carry, no: Carry) -> Carry:
     flag = jnp.asarray(flag)
     if flag.dtype != bool:
         raise TypeError(f"flag must be bool, got {flag.dtype}.")
+    yes, no = jax.tree.map(jnp.asarray, (yes, no))
     checks.same_tree(yes, no, "yes")
     for leaf in jax.tree.leaves(yes):
         if jnp.shape(leaf)[: flag.ndim] != flag.shape:

@@ -57,7 +57,7 @@ def evaluator(evaluate: Any, name: str) -> None:
         signature = inspect.signature(evaluate)
         # Four words in place of the arguments: only whether the call fits the signature is tested.
         signature.bind(*"cell params carry steps".split())
-        # A factory such as `newton`, whose call was forgotten, has four options and needs none.
+        # A factory such as `newton`, whose call was forgotten, takes four arguments and needs none.
         fits = any(p.default is p.empty for p in signature.parameters.values())
     except TypeError:
         fits = False

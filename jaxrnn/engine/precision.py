@@ -32,7 +32,7 @@ def compute_dtype(params: Params) -> jnp.dtype:
 def project(cell: Cell, params: Params, xs: Any) -> Any:
     """The cell's projection in the dtype of the recurrence.
 
-    This is where the engine casts what enters a recurrence, and the only place: x, its product with
+    This is where the scans of the engine cast what enters a recurrence: x, its product with
     the kernel, and z are in promote(params, float32), so half-precision inputs accumulate in
     float32.
     """

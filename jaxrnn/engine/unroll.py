@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, compiled, naming_params
+from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
 from jaxrnn.engine.keys import checked_key, fold_in
 from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.recurrent import recurrent
@@ -28,6 +28,7 @@ from jaxrnn.types import (
     Params,
     Reset,
     Rollout,
+    Steps,
 )
 
 
@@ -135,6 +136,7 @@ def step(
         >>> y.shape
         (2, 4)
     """
+    check_model(model)
     if not getattr(model, "causal", True):
         raise ValueError(
             f"model must be causal to stream, got {model!r}, whose outputs depend on later steps."
@@ -207,12 +209,18 @@ def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
     steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
     rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    # Only here, at the end: between the layers of a stack activations keep the width of the
-    # recurrence.
-    dtype = _real_dtype(steps.xs)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), rollout.outputs)
-    outputs = zero_masked(steps.mask, outputs)
+    outputs = finished(rollout.outputs, steps)
     return rollout._replace(outputs=time_back(outputs, time_axis))
+
+
+def finished(outputs: Any, steps: Steps) -> Any:
+    """The outputs of a run, in the dtype of xs and zero on masked steps.
+
+    Only at its end: between the layers of a stack activations keep the width of the recurrence.
+    """
+    dtype = _real_dtype(steps.xs)
+    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs)
+    return zero_masked(steps.mask, outputs)
 
 
 def _run_carries(model, time_axis, params, carry, steps, key):

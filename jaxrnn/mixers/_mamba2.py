@@ -10,10 +10,11 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.chunkwise import by_head, chunkwise, seen_steps, sums_between
+from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.factories import model_factory
 from jaxrnn.mixers import _causal_conv as causal_conv
+from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
 from jaxrnn.types import Cell, Evaluator, Layer, Rollout, Steps
 
 EPSILON = 1e-5

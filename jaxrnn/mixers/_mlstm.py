@@ -7,10 +7,11 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.evaluators.chunkwise import by_head, chunkwise, seen_steps, sums_between
+from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
+from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
 from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
 

@@ -56,7 +56,7 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
         It runs in promote(params, float32).
 
     Raises:
-        TypeError: `cell` is no Cell, `score` no Score or a size no int.
+        TypeError: `cell` is not a Cell, `score` not a Score or a size not an int.
         ValueError: `num_source_steps` is below 0 or `num_memory` below 1; or the cell draws noise,
             or reads or (while tracing) emits anything but one vector a step.
 

@@ -49,8 +49,8 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
 
     Raises:
         ValueError: The mask has another shape, or `values` another width than the parameters.
-        TypeError: `score` is no Score, the parameters are not the score's, or the mask is no array
-            of flags.
+        TypeError: `score` is not a Score, the parameters are of another score, or the
+            mask is not an array of flags.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -74,10 +74,10 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
         αₜⱼ = softmaxⱼ(sₜⱼ) over the real source steps,  cₜ = Σⱼ αₜⱼ mⱼ,  yₜ = [xₜ, cₜ]
 
-    The source stands in the carry, `Memory` as `source_memory` makes it; no step changes it and a
+    The source is in the carry, `Memory` as `source_memory` makes it; no step changes it and a
     reset drops it, as a new sequence has another source. Without a real source step c = 0.
     Luong et al. 2015 (arXiv:1508.04025), global attention: the query is the decoder's output of
-    the same step. So all steps are computed at once, behind any causal layer. In Bahdanau et al.
+    the same step. So all steps are computed at once, after any causal layer. In Bahdanau et al.
     2015 (arXiv:1409.0473) the query is the output before, and the recurrence reads c: see
     `attention_cell`.
 
@@ -91,7 +91,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         promote(params, float32).
 
     Raises:
-        TypeError: `score` is no Score or a size no int.
+        TypeError: `score` is not a Score or a size is not an int.
         ValueError: `num_source_steps` is below 0 or `num_memory` below 1.
 
     Example:
@@ -105,7 +105,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         ((2, 7, 8), (2, 7, 6))
     """
     if not isinstance(score, Score):
-        raise TypeError(f"score must be a Score, dot_score(64) say, got {score!r}.")
+        raise TypeError(f"score must be a Score, such as dot_score(64); got {score!r}.")
     if checks.integer(num_source_steps, "num_source_steps") < 0:
         raise ValueError(f"num_source_steps must not be below 0, got {num_source_steps}.")
     checks.positive(num_memory, "num_memory")

@@ -58,7 +58,7 @@ class EncoderDecoder(NamedTuple):
             source; without it a tuple, and a reset drops the source.
         decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
             `unroll`, `step`, `free_run`; layers for sources of the same size are equal. TypeError
-            for what is no such carry.
+            for any other carry.
         teacher_forced: `(params, source, xs, *, source_mask=None, source_reset=None, mask=None,
             reset=None, key=None) -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs
             `[..., T]`, each with a start token before it. ValueError where one reset is given
@@ -103,8 +103,8 @@ def encoder_decoder(
     With attention every step also sees the context of all encoder outputs: after the decoder's step
     (Luong et al. 2015, arXiv:1508.04025; see `cross_attention`), before it (Bahdanau et al. 2015,
     arXiv:1409.0473; see `attention_cell`), or after it and fed to the next step (Luong et al.,
-    section 3.3; see `input_feeding`). In the latter two the decoder, an embedding say, starts from
-    its own initial carry, and the cell after it from the encoder's last one.
+    section 3.3; see `input_feeding`). In the latter two the decoder, such as an embedding, starts
+    from its own initial carry, and the cell after it from the encoder's last one.
 
     The outputs of the encoder and their keys travel in the decoder's carry, so streaming, masks and
     chunks work as everywhere. A row without a real source step, or any row if S = 0, starts from
@@ -183,7 +183,7 @@ def encoder_decoder(
     if bridge is not None and not callable(bridge):
         raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
     if attention is not None and not isinstance(attention, Score):
-        raise TypeError(f"attention must be a Score, dot_score(64) say, got {attention!r}.")
+        raise TypeError(f"attention must be a Score, such as dot_score(64); got {attention!r}.")
     reader = _Reader(as_layer(encoder, "encoder"), bool(reverse_source), bridge)
     parts = _causal(decoder, "decoder"), _causal(readout, "readout")
     if attention is None:
@@ -315,14 +315,25 @@ def _stack_for(writer, carry):
         raise TypeError(
             f"carry must be the tuple of {num_parts} that encode makes, got {_kind(own)}."
         )
-    memory = carry.memory if is_packed else writer.parts.found(carry)[1]
     if writer.score is None:
         stack = writer.stack(0, 1)
-    elif isinstance(memory, Memory):
-        stack = writer.stack(*memory.values.shape[-2:])
     else:
-        raise TypeError(f"carry[1] must hold the Memory of a source, got {_kind(carry[1])}.")
+        stack = writer.stack(*_memory_in(writer, carry, is_packed).values.shape[-2:])
     return packed_stack(stack, writer.parts, carry.source_index.shape[-1]) if is_packed else stack
+
+
+def _memory_in(writer, carry, is_packed):
+    """The memory of the source; TypeError where a model of another kind made the carry."""
+    try:
+        memory = carry.memory if is_packed else writer.parts.found(carry)[1]
+    except (IndexError, TypeError):
+        memory = None
+    if not isinstance(memory, Memory):
+        raise TypeError(
+            "carry must be one that encode of this model makes, with the Memory of a source, got "
+            f"{_kind(carry.memory if is_packed else carry[1])} in its place."
+        )
+    return memory
 
 
 def _memory(writer, params, outputs, mask):

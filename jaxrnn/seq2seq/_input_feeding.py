@@ -16,7 +16,7 @@ from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._attention_cell import check_can_attend
 from jaxrnn.seq2seq._cross_attention import Attended, Memory, cross_attention, look
 from jaxrnn.seq2seq._scores import Score
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Layer, Rollout, Steps
 
 
 class InputFeedingParams(NamedTuple):
@@ -100,7 +100,7 @@ def input_feeding(
 
     def unroll(params, carry, steps, key):
         xs = zero_masked(steps.mask, in_compute_dtype(params, steps.xs))
-        num_steps, *batch_shape = xs.shape[:-1]
+        num_steps, batch_shape = xs.shape[0], xs.shape[1:-1]
         fresh = initial_carry(params, batch_shape)
 
         def advance(at, inputs):
@@ -108,9 +108,7 @@ def input_feeding(
             index, (x, mask, reset) = inputs
             attended = restarted(attended, fresh.attended, reset)
             dropped = dropped if reset is None else dropped | reset
-            read = steps._replace(
-                xs=jnp.concatenate([x, attended], axis=-1), mask=mask, reset=reset
-            )
+            read = Steps(jnp.concatenate([x, attended], axis=-1), mask, reset)
             one_step = jax.tree.map(lambda leaf: leaf[None], read)
             rollout = stepping.unroll(params.cell, state, one_step, fold_in(key, index))
             ds = in_compute_dtype(params, rollout.outputs)

@@ -11,7 +11,8 @@ from jaxrnn.engine.arguments import Call, compiled, naming_params
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import restarted, zero_masked
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.time import backwards
+from jaxrnn.engine.time import backwards, time_back, time_first
+from jaxrnn.engine.unroll import finished
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._cross_attention import attended_in
 from jaxrnn.seq2seq._writers import Parts
@@ -104,7 +105,7 @@ def read_sources(
 def _read_sources(layer, reverse, with_carries, params, steps, key):
     *batch_shape, _ = steps.reset.shape
     axis = len(batch_shape)
-    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), steps)
+    steps = time_first(steps, axis)
     steps = steps._replace(xs=zero_masked(steps.mask, steps.xs))
     index = sequence_index(steps.mask, steps.reset, jnp.full(batch_shape, -1))
     initial = varying_like(layer.initial_carry(params, tuple(batch_shape)), (params, steps, key))
@@ -114,8 +115,8 @@ def _read_sources(layer, reverse, with_carries, params, steps, key):
     if with_carries:
         outputs, carries = outputs
         carries = _after_each(index, carries, initial, reverse)
-    made = ReadSources(steps.mask, index, outputs, carries)
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), made)
+    read = ReadSources(steps.mask, index, finished(outputs, steps), carries)
+    return time_back(read, axis)
 
 
 def _with_carries(layer):

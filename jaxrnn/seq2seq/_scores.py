@@ -65,13 +65,13 @@ def dot_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:
 
     Args:
         num_units: A.
-        param_dtype: Of the parameters.
+        param_dtype: dtype of the parameters.
 
     Returns:
         The score, with `DotScoreParams(query_kernel [D, A], key_kernel [M, A])`.
 
     Raises:
-        TypeError: `num_units` is no int.
+        TypeError: `num_units` is not an int.
         ValueError: `num_units` is below 1.
 
     Example:
@@ -107,13 +107,13 @@ def additive_score(num_units: int, *, param_dtype: Any = jnp.float32) -> Score:
 
     Args:
         num_units: A.
-        param_dtype: Of the parameters.
+        param_dtype: dtype of the parameters.
 
     Returns:
         The score, with `AdditiveScoreParams(query_kernel, key_kernel, bias, score_kernel)`.
 
     Raises:
-        TypeError: `num_units` is no int.
+        TypeError: `num_units` is not an int.
         ValueError: `num_units` is below 1.
 
     Example:

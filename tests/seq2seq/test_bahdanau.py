@@ -145,8 +145,9 @@ def test_decoder_refuses_what_is_no_carry(x64, kind):
         with pytest.raises(TypeError, match="^carry must be the tuple of [23] that encode makes"):
             built.decoder(wrong)
     if kind != "fixed":
-        with pytest.raises(TypeError, match=r"^carry\[1\] must hold the Memory of a source"):
-            built.decoder(params.decoder)
+        for wrong in (params.decoder, (1, (), ()), (1, 2, 3)):
+            with pytest.raises(TypeError, match="^carry must be one that encode of this model"):
+                built.decoder(wrong)
 
 
 @pytest.mark.parametrize("attention_cell", [None, jr.gru(H)])

@@ -1,5 +1,6 @@
 """`convolution`: a recurrence that does not change with time, as one long convolution."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -195,6 +196,8 @@ def _powers(a: Array, num_steps: int) -> Array:
     return powers[: num_steps + 1]
 
 
+# A model may be made where it is used, and the probe takes a while.
+@functools.lru_cache(maxsize=64)
 def _check_cell(cell):
     """Raises unless a small instance is linear, constant in time, and keeps features apart."""
     if cell.prepare is not None:
