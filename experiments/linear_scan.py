@@ -52,7 +52,6 @@ class Config(Options):
     """How often everything is compiled."""
 
     def check(self) -> None:
-        """Also checks that lengths and widths make pairs."""
         super().check()
         number = len(self.lengths)
         require(len(self.widths) == number, "widths", self, f"{number}, one for each length")
@@ -150,7 +149,6 @@ def _measure(config, quantity, args, advance):
 
 
 def report(config: Config, results: Sequence[Measured]) -> Report:
-    """Every round, and whether the aims are met."""
     caption = "The gradient: time to run and to compile, by shape."
     gradients = [one for one in results if one.quantity == "gradient"]
     found, failed = [], []

@@ -72,7 +72,6 @@ def measure(config: Config) -> Iterator[list[Gradient]]:
 
 
 def _problem(num_steps, num_units, name, dtype):
-    """The gradient function, and its arguments."""
     cell = jr.lstm(num_units, param_dtype=dtype)
 
     def loss(params, xs):
@@ -84,7 +83,6 @@ def _problem(num_steps, num_units, name, dtype):
 
 
 def _gradient(num_steps, num_units, name, runs):
-    """Temporary memory, seconds and peak."""
     gradient_fn, *args = _problem(num_steps, num_units, name, jnp.float32)
     compiled = gradient_fn.lower(*args).compile()
     seconds = None
@@ -109,7 +107,6 @@ def _largest_difference(num_steps, num_units):
 
 
 def report(config: Config, results: Sequence[Gradient]) -> Report:
-    """Memory and time, and how far both gradients differ."""
     caption = "Temporary memory of the gradient against the number of steps, as XLA plans it."
     title = f"Gradient of an LSTM-{config.num_units}, batch 1"
     by_name = {name: [one for one in results if one.evaluator == name] for name in EVALUATORS}

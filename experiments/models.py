@@ -187,7 +187,6 @@ def accepted_evaluators(cell: Any, params: Any, num_features: int) -> tuple[str,
 
 
 def support(model: Any) -> Support:
-    """Runs the laws on a small sequence."""
     params = model.init(jax.random.key(0), NUM_FEATURES)
     xs = jax.random.normal(jax.random.key(1), (NUM_STEPS, NUM_FEATURES))
     steps = jnp.arange(NUM_STEPS)

@@ -57,7 +57,6 @@ class Checkout:
         self.process = ProcessPoolExecutor(1, spawn, _begin, (str(folder.resolve()),))
 
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function returns there."""
         try:
             return self.process.submit(function, *args).result()
         except Exception as error:
@@ -65,7 +64,6 @@ class Checkout:
             raise ExperimentError(f"{self.folder} cannot be measured: {what}") from error
 
     def spend(self, function: Callable[..., float], *args: Any) -> None:
-        """Adds the seconds that the function returns there."""
         self.seconds += self.ask(function, *args)
 
 

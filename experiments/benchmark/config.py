@@ -66,7 +66,6 @@ class Config(Options):
         return GRIDS[self.sizes]
 
     def check(self) -> None:
-        """Also checks that there is a baseline where one is asked for."""
         super().check()
         found = self.baseline is not None and (self.baseline / "jaxrnn/__init__.py").is_file()
         wanted = self.baseline is not None or not self.parts

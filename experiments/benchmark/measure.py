@@ -99,7 +99,6 @@ def _rounds(config, calls):
 
 
 def rows_to_save(results: Iterable[Measured]) -> Iterator[dict[str, Any]]:
-    """A row a subject and round."""
     for one in results:
         for name, run in one.run.items():
             for number, seconds in enumerate(run):

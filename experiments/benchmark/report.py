@@ -28,7 +28,6 @@ Rows = Sequence[Measured]  # those of one table
 
 
 def report(config: Config, results: Sequence[Measured]) -> Report:
-    """What is wanted first, and then the tables of every group."""
     goals = targets(results)
     pictures = []
     for part in dict.fromkeys(row.part for row in results):
@@ -96,7 +95,6 @@ def _tables(rows: Rows) -> Iterator[Table]:
 
 
 def targets(results: Sequence[Measured]) -> Table:
-    """A row for each question that the results can answer."""
     answers = [
         answer
         for rows in grouped(results)

@@ -50,7 +50,6 @@ def streaming(config: Any) -> Iterator[Case]:
 
 
 def stacked(units: int) -> jr.Layer:
-    """The layers one after the other."""
     return jr.serial(*(jr.recurrent(jr.lstm(units)) for _ in range(NUM_LAYERS)))
 
 

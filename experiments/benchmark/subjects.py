@@ -50,7 +50,6 @@ def ours(name: str, shape: Shape, **options: Any) -> Model:
 
 
 def ours_autodiff(name: str, shape: Shape) -> Model:
-    """jaxrnn without its reverse rule."""
     return ours(name, shape, evaluator=jr.sequential(derivative="autodiff"))
 
 
@@ -324,7 +323,6 @@ def cases(config: Any, quantity: str) -> Iterator[Case]:
 
 
 def prepare(work: Work) -> dict[str, Subject]:
-    """The subjects that are installed and have the model."""
     return {
         name: package.prepare(work)
         for name, package in SUBJECTS.items()

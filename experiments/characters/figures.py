@@ -19,7 +19,6 @@ LINES = {"carried": "-", "reset": "--"}
 
 
 def training(config: Config, results: Results) -> Figure:
-    """Loss and gradient norms."""
     canvas = new_figure(10, 4)
     panels = canvas.subplots(1, 2)
     labels = {"loss": "bits per character", "gradient_norm": "norm of the gradient"}
@@ -39,7 +38,6 @@ def training(config: Config, results: Results) -> Figure:
 
 
 def bits(config: Config, results: Results) -> Figure:
-    """Models and baselines on one axis."""
     ordered = sorted(results.scored, key=lambda one: -one.mean_bits)
     canvas = new_figure(8, 1.4 + 0.32 * len(ordered))
     axes = canvas.subplots()

@@ -107,7 +107,6 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
 
 
 def before_training(config: Config, corpus: Corpus) -> Results:
-    """Counts and compressors, and the passages to write on from."""
     lengths = config.prompt_length, config.written_length
     found = passages(corpus.held_out, config.prompts, *lengths, config.seed, "--prompts")
     training, held_out = list(corpus.training.values()), list(corpus.held_out.values())
@@ -175,7 +174,6 @@ def score_after(
 
 
 def over_topics(bits: Sequence[np.ndarray]) -> Interval:
-    """The mean of bits a character, with a bootstrap over the topics."""
     return bootstrap([own.sum() for own in bits], [len(own) for own in bits])
 
 

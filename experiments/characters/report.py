@@ -40,7 +40,6 @@ SAMPLES, SAMPLE_LENGTH = 2, 160
 
 
 def report(config: Config, results: Results) -> Report:
-    """Bits and curves of what is trained, and the texts of what has written."""
     scored, written = results.scored, results.written
     tables, files = [_bits_table(results), _text_table(config, results.corpus)], {}
     captions = (OF_SCORED if scored else {}) | (OF_WRITTEN if written else {})
@@ -79,7 +78,6 @@ def _topic_rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _texts(results: Results) -> Iterator[dict[str, Any]]:
-    """Every prompt with the truth and with what each model wrote."""
     for index, passage in enumerate(results.passages):
         row = passage._asdict()
         for own in results.written:

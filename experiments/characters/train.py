@@ -65,7 +65,6 @@ def make_fitter(config: Config, model: Sized, num_updates: int) -> Fitter:
         return jr.mean_over_steps(losses), (rollout.carry, {})
 
     def make_epoch(loss_fn, optimizer):
-        """A scan of TBPTT steps, the carry between them."""
         tbptt_step = jr.make_tbptt_step(loss_fn, optimizer)
 
         def update(state_and_carry, chunk):

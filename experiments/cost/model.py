@@ -71,7 +71,6 @@ class Simple(NamedTuple):
 def count_simple(
     num_inputs: int = 16, num_units: int = 64, num_outputs: int = 8, num_steps: int = 256
 ) -> Simple:
-    """Formulas beside counts."""
     layer = jr.serial(jr.elman(num_units), jr.dense(num_outputs))
     params = layer.init(jax.random.key(0), num_inputs)
     products = num_units * num_inputs + num_units**2 + num_outputs * num_units

@@ -120,7 +120,6 @@ def _shared(shingles: Mapping[str, set[str]]) -> dict[tuple[str, str], int]:
 
 
 def _contained(texts, shingles, shared) -> dict[str, str]:
-    """The topics that are mostly in a longer one."""
     found = {}
     for pair, count in sorted(shared.items()):
         shorter, longer = sorted(pair, key=lambda name: (len(texts[name]), name))

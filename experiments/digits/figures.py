@@ -41,7 +41,6 @@ def accuracy(results: Results) -> Figure:
 
 
 def training(results: Results) -> Figure:
-    """A line for each model."""
     styles = line_styles(one.sized.name for one in results.trainings)
     canvas = new_figure(10, 4)
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
@@ -81,7 +80,6 @@ def reach(results: Results) -> Figure:
 
 
 def cost(results: Results) -> Figure:
-    """Time of an update, time of a token and bytes of the carry."""
     times, names = results.times, [one.name for one in results.counted]
     assert times is not None
     streaming = [min(one.carry_bytes.items())[1] / 1024 for one in results.counted]

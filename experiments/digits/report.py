@@ -43,7 +43,6 @@ CAPTIONS = {
 
 
 def report(config: Config, results: Results) -> Report:
-    """Every claim, and the tables and figures of what has been measured."""
     trainings = results.trainings
     tables = [_baselines_table(results)]
     if trainings:
@@ -90,7 +89,6 @@ def _pictures(results: Results) -> list[Picture]:
 
 
 def _seconds(results: Results) -> dict[str, Any]:
-    """Every measured time, which differ from run to run."""
     times, growth = results.times, results.growth
     seconds: dict[str, Any] = {} if times is None else times._asdict()
     if growth is not None:

@@ -46,7 +46,6 @@ def checked(digits: Digits) -> Digits:
 
 
 def digest(digits: Digits) -> str:
-    """Of all numbers, as bytes."""
     content = hashlib.sha256(digits.pixels.astype(np.uint8).tobytes())
     content.update(digits.labels.astype(np.uint8).tobytes())
     return content.hexdigest()

@@ -178,7 +178,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def _digest(folder: Path) -> str:
-    """Of the names and contents of all files."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()

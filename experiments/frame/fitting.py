@@ -199,7 +199,6 @@ class Training(NamedTuple):
                     yield row
 
     def failed(self) -> Iterator[str]:
-        """A sentence, if a seed failed."""
         failed = self.fitted.failed
         if failed.any():
             had = f"{share(failed)} seeds had a number that is not finite, and are in no mean."

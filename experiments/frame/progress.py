@@ -29,7 +29,6 @@ class Bar:
         self.task = self.progress.add_task("", total=total)
 
     def stage(self, name: str) -> None:
-        """Names what is running now."""
         self.progress.update(self.task, description=name)
 
     def advance(self, work: float = 1) -> None:

@@ -149,7 +149,6 @@ def html_page(
 
 
 def _section(title: str, parts: Iterable[str]) -> list[str]:
-    """A heading and its parts; nothing at all without parts."""
     parts = list(parts)
     return [f"<h2>{_text(title)}</h2>", *parts] if parts else []
 

@@ -54,7 +54,7 @@ class RunFolder:
         return self.partial / name
 
     def write(self, name: str, content: Any) -> None:
-        """Writes rows with the same keys to a `.csv`, none without rows; or `.json`, `.npz`, text."""
+        """Writes rows with the same keys to a `.csv`, if any; or `.json`, `.npz`, text."""
         suffix = Path(name).suffix
         if suffix == ".json":
             self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")

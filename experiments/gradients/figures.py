@@ -58,7 +58,6 @@ def gates(config: Config, results: Results) -> Figure:
 
 
 def formats(config: Config, results: Results) -> Figure:
-    """The slope of tanh, saturated units, and growth."""
     canvas = new_figure(10, 3.4)
     left, middle, right = canvas.subplots(1, 3)
     for name, style in line_styles(FORMATS).items():
@@ -87,7 +86,6 @@ def _draw_growth(axis, one):
 
 
 def warnings(config: Config, results: Results) -> Figure:
-    """Norms of the carry and sensitivities of the three networks."""
     canvas, warned = new_figure(10, 3.4), results.warnings
     left, middle, right = canvas.subplots(1, 3)
     draw_carry_norms(left, {name: one.norms for name, one in warned.items()})
@@ -100,7 +98,6 @@ def warnings(config: Config, results: Results) -> Figure:
 
 
 def clipping(config: Config, results: Results) -> Figure:
-    """Accuracy and gradient norm of every seed."""
     canvas = new_figure(10, 3.4)
     left, right = canvas.subplots(1, 2)
     colors = {VANISHING_GAIN: PALETTE[0], EXPLODING_GAIN: PALETTE[1]}
@@ -155,7 +152,6 @@ def _draw_map(axis, config, trained):
 
 
 def _draw_accuracy(axis, fitted, **style):
-    """A line a seed."""
     values = fitted.of_epochs()["accuracy"]
     axis.plot(_updates(values), 100 * values.T, **style)
     axis.set(xlabel="update", ylabel="accuracy (%)", ylim=(0, 102))

@@ -180,7 +180,6 @@ class Results(NamedTuple):
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """One question after the other, and then one training after the other."""
     extremes = jacobians.ELMAN, jacobians.CHRONO
     looks = {
         "worked": lambda: jacobians.work_out(config.first_seed),

@@ -62,7 +62,6 @@ class Warned(NamedTuple):
 
 
 def warn(config: Config, name: str) -> Warned:
-    """All quantities of one network."""
     net = NETS[name]
     cell = jr.elman(config.num_units, net.activation)
     params, xs = elman_problem(
@@ -111,5 +110,4 @@ def share(whole: np.ndarray, recent: np.ndarray) -> float:
 
 
 def flat(tree: Any) -> np.ndarray:
-    """All numbers of a tree in float64."""
     return np.asarray(ravel_pytree(tree)[0], np.float64)

@@ -40,7 +40,6 @@ class Config(ResumableOptions):
     """Seed of the passages, and of the training if there is one."""
 
     def training(self) -> Training:
-        """The options with which `characters` trains the models."""
         shared = ("epochs", "parameters", "training_share", "seed")
         own = {name: getattr(self, name) for name in shared}
         return Training(models=MIXERS, modes=("carried",), **own)

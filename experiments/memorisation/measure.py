@@ -34,7 +34,6 @@ class Traced(NamedTuple):
 
     @property
     def bits(self) -> float:
-        """Bits per character of the passages."""
         return float(-np.log2(self.truth).mean())
 
     def by_distance(self) -> np.ndarray:

@@ -42,7 +42,6 @@ HIDDEN = Expectation(
 
 
 def report(config: Config, results: Results) -> Report:
-    """The page, and what the models traced so far depend on."""
     traced = results.traced
     if not traced:
         return Report(CLAIM, verdicts=judged(traced))

@@ -83,7 +83,6 @@ SIGNS_HELP = Expectation(
 
 
 def judged(config: Config, results: Results) -> list[Verdict]:
-    """All expectations, as far as they were run."""
     parity = {one.model: one for one in results.trained if one.task == "parity"}
     if len(config.longer) == 1:
         parity = {}

@@ -40,7 +40,6 @@ _STYLES = {name: {"label": LABELS[name], **style} for name, style in line_styles
 
 
 def report(config: Config, results: Results) -> Report:
-    """The counts, and the scores of the models that have been trained."""
     trained, verdicts = results.trained, judged(config, results)
     pictures = [Picture("counting", counting_figure(results), COUNTING)]
     tables = [_counts_table(results)]
@@ -167,7 +166,6 @@ def _count_rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def counting_figure(results: Results) -> Figure:
-    """A column for each number of bits the carry can have."""
     bounds = {one.capacity: one for one in results.registers}
     units = dict.fromkeys(one.units for one in results.registers)
     colors = dict(zip(units, PALETTE, strict=False))
@@ -196,8 +194,6 @@ def counting_figure(results: Results) -> Figure:
 
 
 def lengths_figure(results: Results, config: Config) -> Figure:
-    """A panel for each task, a curve for each model."""
-
     def finish(axis, task):
         axis.axvline(config.train_steps, color="gray", linestyle="--", linewidth=0.8)
         axis.axhline(TASKS[task].chance, color="black", linestyle=":", linewidth=0.9)

@@ -50,7 +50,6 @@ def training(trainings: Sequence[Trained]) -> Figure:
 
 
 def _draw(axis, trained, name, window, style):
-    """Every seed thin, and the median of the seeds."""
     fitted, (color, line) = trained.fitted, style
     values = fitted.of_good_seeds(fitted.of_updates()[name])
     if len(values):
@@ -149,7 +148,6 @@ def forecasts(evaluated: Evaluated) -> Figure:
 
 
 def boundaries(evaluated: Evaluated) -> Figure:
-    """How far each right and wrong way is from the sequences alone."""
     ways = evaluated.boundaries[::-1]
     floor = 1e-8
     canvas = new_figure(8, 3.6)

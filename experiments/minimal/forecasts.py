@@ -221,7 +221,6 @@ def model_entry(
 
 
 def baseline_entry(baseline: Baseline, task: Task, origins: np.ndarray, horizon: int) -> Entry:
-    """The errors of a baseline, as of one seed."""
     unit = scale(task.changes, task.test_from)
     errors = one_step_errors(baseline.forecast, task, task.test_from, task.changes.shape[1])
     free = [baseline.forecast(task.changes[:, :origin], horizon) / unit for origin in origins]

@@ -68,7 +68,6 @@ class Results(NamedTuple):
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """One training after the other, and at last the evaluation."""
     task = make_task(load_employment(), config.test_from)
     settings = settings_to_choose_from(config)
     epochs = config.updates // UPDATES_PER_EPOCH

@@ -39,7 +39,6 @@ OF_EVALUATED = {
 
 
 def report(config: Config, results: Results) -> Report:
-    """The six verdicts; errors and forecasts once they have been evaluated."""
     trainings = _trainings(config, results)
     pictures = [Picture("training", figures.training(results.trainings), TRAINING)]
     tables = [_trainings_table(results)]
@@ -161,7 +160,6 @@ def _boundaries_table(evaluated: Evaluated) -> Table:
 
 
 def _comparisons(entries: Sequence[Entry]) -> list[str]:
-    """Who wins, in words, with the interval."""
     gru, *others = entries
     best = min(others[1:], key=lambda entry: entry.one_step.mean())
     sentences = []

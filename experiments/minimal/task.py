@@ -86,7 +86,6 @@ class Task(NamedTuple):
 
 
 def make_task(employment: Employment, first_test_year: int) -> Task:
-    """Splits by time, and by industry."""
     months, changes = employment.months[1:], monthly_changes(employment)
     test_from = int(np.flatnonzero(months == np.datetime64(f"{first_test_year}-01"))[0])
     spans = (0, test_from), (test_from, len(months))

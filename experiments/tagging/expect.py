@@ -33,7 +33,6 @@ FASTER = Expectation(
 
 
 def judged(results: Results) -> list[Verdict]:
-    """All points; those whose results are not there were not run."""
     good, truth = results.good, results.truth
     both = [good[name] for name in DIRECTIONS if name in good]
     both = both if len(both) == len(DIRECTIONS) else None

@@ -35,7 +35,6 @@ def positions(results: Results) -> Figure:
 
 
 def confusion(results: Results) -> Figure:
-    """A matrix for each direction."""
     canvas = new_figure(11, 5.2)
     panels = canvas.subplots(1, len(results.good), sharey=True, squeeze=False)[0]
     for axes, (name, predicted) in zip(panels, results.good.items(), strict=True):
@@ -73,7 +72,6 @@ def training(results: Results) -> Figure:
 
 
 def layouts(results: Results) -> Figure:
-    """Losses of both trainings, and rates."""
     canvas = new_figure(10, 3.4)
     left, right = canvas.subplots(1, 2)
     names = []

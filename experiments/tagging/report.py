@@ -135,7 +135,6 @@ def _accuracy_table(results: Results) -> Table:
 
 
 def _worst_file(results: Results, predicted: np.ndarray) -> str:
-    """The file with the lowest accuracy, the mean of the seeds."""
     right = (predicted == results.truth.labels).mean(axis=0)
     least, name = min(
         (right[results.truth.file == index].mean(), source.name)

@@ -54,7 +54,6 @@ def load_sources(names: Sequence[str], folder: Path | None = None) -> list[Sourc
 
 
 def digest(sources: Sequence[Source]) -> str:
-    """Of names and characters of all files."""
     content = hashlib.sha256()
     for source in sources:
         content.update(source.name.encode() + source.characters.astype(np.uint8).tobytes())
@@ -180,7 +179,6 @@ class Task(NamedTuple):
 
 
 def make_task(quick: bool, row_length: int) -> Task:
-    """Loads the files and cuts them."""
     full = (TRAINING, VALIDATION, TEST)
     names = (QUICK_TRAINING, QUICK_VALIDATION, QUICK_TEST) if quick else full
     return Task(*(make_corpus(load_sources(part), row_length) for part in names))

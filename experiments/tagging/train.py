@@ -40,7 +40,6 @@ class Tagged(NamedTuple):
 
     @property
     def good(self) -> np.ndarray:
-        """What the seeds that did not fail say."""
         return self.fitted.of_good_seeds(self.predicted)
 
 

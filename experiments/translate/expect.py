@@ -50,7 +50,6 @@ SAME = Expectation(
 
 
 def judged(config: Config, results: Results) -> list[Verdict]:
-    """All eight, for whatever has been measured."""
     task, whole, by_units = results.task, results.whole, results.by_units
     every_width = len(by_units) > len(config.kept) > 0
     within, beyond, short, long = map(

@@ -15,7 +15,6 @@ _STYLES = {kind: style | {"linestyle": _DASHES[kind]} for kind, style in line_st
 
 
 def lengths(results: Results) -> Figure:
-    """Exact matches and forced tokens against the letters of the source."""
     letters, longest = results.task.held_out.lengths, results.task.longest
     canvas = new_figure(10, 3.8)
     exact, forced = canvas.subplots(1, 2)

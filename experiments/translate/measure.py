@@ -111,7 +111,6 @@ class Results(NamedTuple):
 
     @property
     def usable(self) -> list[Measured]:
-        """What has a seed that did not fail."""
         return [one for one in self.measured if not one.fitted.failed.all()]
 
     @property
@@ -127,7 +126,6 @@ class Results(NamedTuple):
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """One model after the other, and then the fixed vector narrowed."""
     results, widths = Results(make_task(config)), matched_widths(config)
     compiled = {kind: (make_fitter(config, kind), make_answerer(kind)) for kind in config.models}
     settings = settings_of(config, widths)

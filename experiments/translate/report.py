@@ -38,7 +38,6 @@ LEARNT = 99.0
 
 
 def report(config: Config, results: Results) -> Report:
-    """All tables, and the figures of what has been measured."""
     whole, verdicts = results.whole, judged(config, results)
     drawn = {
         "lengths": bool(whole),
@@ -100,7 +99,6 @@ def _models_table(results: Results) -> Table:
 
 
 def _shares_tables(config: Config, results: Results) -> Iterator[Table]:
-    """Numbers written right in groups of pairs."""
     pairs, longest, within = results.task.held_out, results.task.longest, results.task.within
 
     def table(title: str, groups: Iterable[tuple[Mapping[str, str], np.ndarray]], names: int = 1):

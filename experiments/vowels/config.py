@@ -68,7 +68,6 @@ class Config(TrainingOptions):
         return NUM_TRAINING - held_out
 
     def check(self) -> None:
-        """Also checks that the minibatches make up all training recordings."""
         super().check()
         divides = self.num_training % self.batch_size == 0
         require(divides, "batch_size", self, f"a divisor of {self.num_training}")

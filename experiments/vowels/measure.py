@@ -189,7 +189,6 @@ def accuracy(predicted: Any, recordings: Recordings) -> np.ndarray:
 def score_padding(
     score: Score, params: Any, recordings: Recordings, lengths: Sequence[int]
 ) -> list[PaddingScore]:
-    """Scores params of all seeds at every length, with and without the mask."""
     _, reference = score(params, padded_to(recordings, min(lengths)), True)
     scores = []
     for length in lengths:

@@ -142,7 +142,6 @@ def _padding_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[s
 
 
 def curves_figure(results: Sequence[Trained], config: Config) -> Figure:
-    """Loss, accuracy and gradient norms by epoch, a column for each readout."""
     readouts = list(dict.fromkeys(result.readout for result in results))
     models = dict.fromkeys(result.model for result in results)
     colors = dict(zip(models, PALETTE, strict=False))
