@@ -1,5 +1,3 @@
-"""Tables of ratios, what is wanted beside what was reached, and a figure for each part."""
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

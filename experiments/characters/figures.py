@@ -1,5 +1,3 @@
-"""The figures: training, bits beside the baselines, places in a chunk, free running, decodings."""
-
 from typing import get_args
 
 import numpy as np

@@ -65,8 +65,6 @@ class Written(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     corpus: Corpus
     baselines: Mapping[str, float]  # bits per character of the held-out text, without training
     judge: Judge  # what written texts are shown to

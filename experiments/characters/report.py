@@ -1,5 +1,3 @@
-"""What is reported: bits beside those of baselines, the texts, and trained parameters."""
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The tables, the figure and the sentences of what was measured."""
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

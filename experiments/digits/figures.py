@@ -1,5 +1,3 @@
-"""The figures: accuracy, cost, reach and growth."""
-
 from typing import Any
 
 import numpy as np

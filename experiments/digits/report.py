@@ -1,5 +1,3 @@
-"""What is reported: accuracy, cost and growth beside what is said of the families."""
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The figures: the radius, gates, number formats, warnings, clipping and truncation."""
-
 import math
 
 import numpy as np

@@ -166,8 +166,6 @@ def loss_of(model: jr.Layer) -> Callable[..., Any]:
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     worked: Worked | None = None  # what can be worked out by hand
     radius: Mapping[str, Swept] = {}  # activation to what it does at every spectral radius
     gates: Mapping[str, Gated] = {}  # cell to how far it looks back

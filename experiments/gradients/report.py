@@ -1,5 +1,3 @@
-"""What is reported: tables and figures of whatever was done."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,3 @@
-"""The figures: a passage, maps of it, how far back models reach; and the page to point at."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""What is reported: the page to point at, and how far back the models reach."""
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any

@@ -1,5 +1,3 @@
-"""What is reported of what was counted and learnt."""
-
 import collections
 from collections.abc import Callable, Iterator
 from typing import Any

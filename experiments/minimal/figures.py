@@ -1,5 +1,3 @@
-"""The figures: training, boundaries, baselines, horizons and forecasts."""
-
 from collections.abc import Sequence
 
 import numpy as np

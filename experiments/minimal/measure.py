@@ -54,8 +54,6 @@ class Evaluated(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     overfit: Trained  # the training on the short sequence
     choices: tuple[Trained, ...] = ()  # every setting to choose from
     finals: tuple[Trained, ...] = ()  # the best and its stateless twin, for the test

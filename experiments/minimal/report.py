@@ -1,5 +1,3 @@
-"""What is reported: errors beside those of baselines, the trainings, and the figures."""
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The figures: where the future helps, what is confused, training, and layouts."""
-
 from typing import Any
 
 import numpy as np

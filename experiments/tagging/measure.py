@@ -21,8 +21,6 @@ CONTEXTS = {"majority": 0, "character alone": 1, "last 5 characters": 5}
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     task: Task
     truth: Paragraph  # all test paragraphs as one
     counted: Mapping[str, np.ndarray]  # classes [N] of its characters without a recurrence

@@ -1,5 +1,3 @@
-"""What is reported: scores beside those of counts, the layouts, and the figures."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The figures of the report."""
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -104,8 +104,6 @@ class Measured(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     task: Task
     measured: tuple[Measured, ...] = ()
 

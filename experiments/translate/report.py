@@ -1,5 +1,3 @@
-"""What is reported: shares written right by length, digits and language, and the figures."""
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What is reported: accuracies, what padding changed, and the figures of both."""
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
