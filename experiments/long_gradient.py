@@ -55,7 +55,6 @@ class Gradient(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Gradient]]:
-    """Compiles and runs one gradient after the other, shortest first."""
     shortest, longest = config.lengths[0], config.lengths[-1]
     difference, results = _largest_difference(shortest, config.num_units), []
     with progress_bar(2 * sum(config.lengths) - longest) as bar:

@@ -174,7 +174,6 @@ def _compiled_multiply_adds(config, model, params, carry):
 
 
 def accepted_evaluators(cell: Any, params: Any, num_features: int) -> tuple[str, ...]:
-    """The evaluators that do not refuse the cell while tracing."""
     xs = jax.ShapeDtypeStruct((NUM_STEPS, num_features), jnp.float32)
     accepted = []
     for name, (evaluator, _) in EVALUATORS.items():

@@ -77,7 +77,6 @@ class Solved(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Its time in times of the sequential evaluation."""
         return self.seconds / self.sequential_seconds
 
     @property

@@ -46,7 +46,6 @@ class Measured(NamedTuple):
     temporary_mib: dict[str, float]  # as XLA plans it
 
     def ratio(self, ours: str, other: str, quantity: str = "run") -> float:
-        """The median over rounds of ours by the other's."""
         values = getattr(self, quantity)
         return float(np.median(values[ours] / values[other]))
 
@@ -90,7 +89,6 @@ def _measured(config: Config, part: str, case: Case) -> Measured:
 
 
 def _rounds(config, calls):
-    """How many rounds fit into the time that a case is given."""
     start = time.perf_counter()
     for call in calls:
         jax.block_until_ready(call())

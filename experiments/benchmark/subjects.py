@@ -315,7 +315,6 @@ def installed(package: str) -> bool:
 
 
 def cases(config: Any, quantity: str) -> Iterator[Case]:
-    """All subjects that have a model, one shape after the other."""
     for model in config.models:
         for shape in config.grid:
             work = Work(model, shape, quantity)

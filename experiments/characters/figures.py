@@ -54,7 +54,6 @@ def bits(config: Config, results: Results) -> Figure:
 
 
 def positions(config: Config, results: Results) -> Figure:
-    """By the place in the chunk, for both ways to train and to read."""
     by_mode = {mode: results.of_mode(mode) for mode in config.modes}
     by_mode = {mode: scored for mode, scored in by_mode.items() if scored}
     canvas = new_figure(5 * len(by_mode), 4)
@@ -73,7 +72,6 @@ def positions(config: Config, results: Results) -> Figure:
 
 
 def free_running(config: Config, results: Results) -> Figure:
-    """What is right, and what the judge says, by the distance from the prompt."""
     canvas = new_figure(10, 4)
     left, right = canvas.subplots(1, 2)
     for own in results.written:
@@ -92,7 +90,6 @@ def free_running(config: Config, results: Results) -> Figure:
 
 
 def decodings(config: Config, results: Results) -> Figure:
-    """Surprise against repetition; a color a model, a marker a decoding."""
     canvas = new_figure(7, 4.6)
     axes = canvas.subplots()
     for own in results.written:

@@ -148,7 +148,6 @@ def write_on(config: Config, results: Results, one: Scored) -> Written:
 
 
 def read_each_other(config: Config, results: Results) -> dict[str, dict[str, float]]:
-    """Every model reads what every model wrote, and the truth."""
     readers = results.of_mode(config.modes[0])
     texts = {own.model.label: own.by_decoding[SAMPLED].texts for own in results.written}
 

@@ -65,8 +65,6 @@ class Scores(NamedTuple):
 
 
 def sized(mixer: str, num_params: int, blocks: int) -> Sized:
-    """The model with a number of parameters nearest to `num_params`."""
-
     def make(width):
         return Sized(mixer, width, blocks).layer()
 

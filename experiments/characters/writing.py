@@ -118,7 +118,6 @@ class Judge:
         self.ngram = ngram
 
     def judge(self, found: Sequence[Passage], texts: Sequence[str]) -> Judged:
-        """A text after each of the prompts."""
         prompts = [passage.prompt for passage in found]
         bits = [
             self.ngram.bits(prompt + text)[len(prompt) :]

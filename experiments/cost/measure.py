@@ -57,7 +57,6 @@ class Measured(NamedTuple):
         return bool(np.isfinite(self.training_seconds).all())
 
     def numbers(self) -> dict[str, float]:
-        """What was counted, and the medians of the seconds."""
         seconds = {name: float(np.median(getattr(self, name))) for name in self._fields[-2:]}
         return self.counted._asdict() | seconds
 

@@ -39,7 +39,6 @@ def features_of(name: str, num_features: int) -> int:
 
 
 def width_of(name: str, num_features: int, num_params: int) -> int:
-    """The width at which the model is nearest to so many parameters."""
     features = features_of(name, num_features)
     return matched_width(lambda width: model(name, width, 2), features, num_params)
 

@@ -15,7 +15,6 @@ COLORS = dict(zip(FAMILIES, PALETTE, strict=False))
 
 
 def accuracy(results: Results) -> Figure:
-    """Both orders side by side, the models from above in the order of the table."""
     trainings = results.trainings
     names = [one.sized.name for one in trainings]
     canvas = new_figure(9, 1.2 + 0.36 * len(names))
@@ -58,7 +57,6 @@ def training(results: Results) -> Figure:
 
 
 def reach(results: Results) -> Figure:
-    """A row for each model, a column for each step, both orders."""
     names = [LABELS[one.name] for one in results.reaches]
     canvas = new_figure(11, 1.4 + 0.32 * len(names))
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
@@ -105,7 +103,6 @@ def cost(results: Results) -> Figure:
 
 
 def growth(results: Results) -> Figure:
-    """Time and memory against the number of steps, both axes logarithmic."""
     measured = results.growth
     assert measured is not None
     styles = line_styles(measured.seconds)

@@ -52,8 +52,6 @@ def in_parallel(name: str, width: int, num_blocks: int, context: int) -> jr.Laye
 
 
 def sized(name: str, config: Config) -> Sized:
-    """The model at the width that comes nearest to `num_params`."""
-
     def make(width):
         return make_model(name, width, config.num_blocks)
 

@@ -254,7 +254,6 @@ def grow(config: Config, width: int, advance: Callable[[], Any]) -> Growth:
 
 
 def _gradient(name, width, length):
-    """A compiled gradient of the mean square, and its temporary memory."""
     mixer = make_mixer(name, width, length)
     params = mixer.init(jax.random.key(0), width)
     xs = jax.random.normal(jax.random.key(1), (1, length, width))

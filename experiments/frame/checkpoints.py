@@ -142,7 +142,6 @@ class Checkpoints:
 
 
 def identity(name: str, config: Any) -> dict[str, Any]:
-    """What two runs must have in common to give the same bits."""
     options = {k: v for k, v in vars(config).items() if k not in NOT_IDENTITY}
     versions = {package: metadata.version(package) for package in _PACKAGES}
     return {"experiment": name} | options | versions | {"backend": jax.default_backend()}

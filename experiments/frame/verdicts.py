@@ -29,7 +29,6 @@ class Expectation(NamedTuple):
         return Verdict(*self, measured, bool(passed))
 
     def not_run(self) -> Verdict:
-        """What an interrupted run has to say of it."""
         return Verdict(*self, "-", None)
 
     def judge(self, measure: Callable[..., tuple[str, Any]], *parts: Any) -> Verdict:

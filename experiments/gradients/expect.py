@@ -21,8 +21,16 @@ from experiments.gradients.measure import (
     Trained,
     settings_of,
 )
-from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
-from experiments.gradients.warning import EXPLODING, HEALTHY, MAX_NORM, VANISHING, Warned
+from experiments.gradients.warning import (
+    EXPLODING,
+    HEALTHY,
+    IN_LIBRARY,
+    MAX_NORM,
+    VANISHING,
+    Grown,
+    Saturated,
+    Warned,
+)
 
 LEARNED, NOT_LEARNED = 0.9, 0.5
 CURVED = ("tanh", "relu")

@@ -13,13 +13,12 @@ from experiments.frame.plots import (
 from experiments.gradients.config import UPDATES_PER_EPOCH, Config
 from experiments.gradients.jacobians import CELLS, KERNELS
 from experiments.gradients.measure import EXPLODING_GAIN, NUM_SYMBOLS, VANISHING_GAIN, Results
-from experiments.gradients.precision import ARGUMENTS, FORMATS, INPUT_SCALES
+from experiments.gradients.warning import ARGUMENTS, FORMATS, INPUT_SCALES
 
 SHOWN_GAINS, SHOWN_RATE = 5, 0.02
 
 
 def radius(config: Config, results: Results) -> Figure:
-    """Exponents and norms, a column for each activation."""
     gains, swept = np.array(config.gains), results.radius
     places = np.unique(np.linspace(0, len(gains) - 1, SHOWN_GAINS).astype(int))
     canvas = new_figure(10, 5.6)
@@ -42,7 +41,6 @@ def radius(config: Config, results: Results) -> Figure:
 
 
 def gates(config: Config, results: Results) -> Figure:
-    """Sensitivities of the first seed, and the spectra of two cells."""
     canvas = new_figure(10, 3.8)
     left, right = canvas.subplots(1, 2)
     first = {name: one.sensitivity[0] for name, one in results.gates.items()}
@@ -112,7 +110,6 @@ def clipping(config: Config, results: Results) -> Figure:
 
 
 def truncation(config: Config, results: Results) -> Figure:
-    """Accuracy by delay and truncation, and over the updates at the longest delay, by cell."""
     cells = list(dict.fromkeys(one.setting.cell for one in results.truncation))
     canvas = new_figure(10, 3 * len(cells))
     axes = canvas.subplots(len(cells), 2, squeeze=False)

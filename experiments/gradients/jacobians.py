@@ -47,7 +47,6 @@ class Worked(NamedTuple):
 
 
 def work_out(seed: int) -> Worked:
-    """The product of Jacobians of a tanh cell, and the average."""
     cell = jr.elman(PRODUCT_UNITS)
     keys = jax.random.split(jax.random.key(seed))
     params, xs = cell.init(keys[0], 2), 0.3 * jax.random.normal(keys[1], (PRODUCT_STEPS, 2))
@@ -176,7 +175,6 @@ def spectrum(config: Config, name: str) -> np.ndarray:
 
 
 def _drawn(config, name):
-    """The cell, and parameters and inputs of every seed."""
     cell = CELLS[name](config.num_units, config.num_steps)
     keys = jax.vmap(jax.random.key)(np.array(config.all_seeds))
     params = jax.vmap(lambda key: cell.init(key, NUM_INPUTS))(keys)

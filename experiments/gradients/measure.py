@@ -18,8 +18,17 @@ from experiments.frame.progress import progress_bar
 from experiments.gradients import jacobians
 from experiments.gradients.config import JUDGED, UPDATES_PER_EPOCH, Config
 from experiments.gradients.jacobians import ORTHOGONAL, Gated, Swept, Worked, recurrent_kernel
-from experiments.gradients.precision import FORMATS, RATES, Grown, Saturated, grow, saturate
-from experiments.gradients.warning import NETS, Warned, warn
+from experiments.gradients.warning import (
+    FORMATS,
+    NETS,
+    RATES,
+    Grown,
+    Saturated,
+    Warned,
+    grow,
+    saturate,
+    warn,
+)
 
 NUM_SYMBOLS, BATCH = 4, 32
 VANISHING_GAIN, EXPLODING_GAIN = 0.5, 3.0

@@ -12,8 +12,7 @@ from experiments.gradients.config import Config
 from experiments.gradients.expect import CURVED, LEARNED, judged
 from experiments.gradients.jacobians import KERNELS, Gated, Swept
 from experiments.gradients.measure import Results, Trained
-from experiments.gradients.precision import INPUT_SCALES, Grown, Saturated
-from experiments.gradients.warning import RECENT, VANISHING, Warned
+from experiments.gradients.warning import INPUT_SCALES, RECENT, VANISHING, Grown, Saturated, Warned
 
 CLAIM = (
     "The gradient of a recurrent network passes through the product J(t) J(t-1) ... J(k+1) of its "

@@ -21,7 +21,6 @@ SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#56B4E9"])
 
 
 def passage(results: Results) -> Figure:
-    """The first passage, pointed at one character, in all models."""
     text, traced = results.passages[0].prompt, results.traced
     at, num_rows = pointed_at(text), -(-len(text) // COLUMNS)
     canvas = new_figure(4.2 * len(traced), 1.2 + 0.27 * num_rows)
@@ -59,7 +58,6 @@ def pointed_at(text: str) -> int:
 
 
 def maps(results: Results) -> Figure:
-    """All predictions of the first passage by all characters of it."""
     canvas = new_figure(4.6 * len(results.traced), 3.8)
     panels = canvas.subplots(1, len(results.traced), squeeze=False)[0]
     for axes, one in zip(panels, results.traced, strict=True):
@@ -70,7 +68,6 @@ def maps(results: Results) -> Figure:
 
 
 def reach(results: Results) -> Figure:
-    """The share of the dependence by distance, and what lies further back than a distance."""
     canvas = new_figure(10, 4)
     left, right = canvas.subplots(1, 2)
     for one, color in zip(results.traced, PALETTE, strict=False):

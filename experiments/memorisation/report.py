@@ -51,10 +51,7 @@ def report(config: Config, results: Results) -> Report:
             for one in traced
             if one.fitted is not None
         ],
-        pictures=[
-            Picture(name, getattr(figures, name)(results), caption)
-            for name, caption in CAPTIONS.items()
-        ],
+        pictures=Picture.drawn(figures, CAPTIONS, results),
         tables=[_reach_table(traced)],
         found=[
             f"{one.model.label}: {one.bits:.2f} bits per character on the passages; "

@@ -133,7 +133,6 @@ def one_bit(history_bits: int) -> Counted:
 
 
 def registers(pairs: Iterable[tuple[int, int]], history_bits: int) -> list[Counted]:
-    """Shift registers with so many numbers of so many bits."""
     histories, counted = all_histories(history_bits), []
     for units, bits in pairs:
         cell = shift_register(units, bits)

@@ -98,7 +98,6 @@ def judged(config: Config, results: Results) -> list[Verdict]:
 
 
 def counting(counted: Sequence[Counted]) -> tuple[str, Any]:
-    """Over every cell and number of steps."""
     faults = sum(
         np.sum((one.states > one.most_states) | (one.bits_right > one.most_bits_right + 1e-12))
         for one in counted
@@ -108,7 +107,6 @@ def counting(counted: Sequence[Counted]) -> tuple[str, Any]:
 
 
 def registers(counted: Sequence[Counted]) -> tuple[str, Any]:
-    """Equality, at every number of steps."""
     reached = [(one.states == one.most_states).all() for one in counted]
     return f"{share(reached)} registers", all(reached)
 

@@ -206,8 +206,6 @@ def lengths_figure(results: Results, config: Config) -> Figure:
 
 
 def training_figure(results: Results, config: Config) -> Figure:
-    """A panel for each task, a curve for each model: the mean of the seeds."""
-
     def draw(axis, one):
         right = one.fitted.of_epochs()["right"].mean(axis=0)
         updates = UPDATES_PER_EPOCH * np.arange(1, len(right) + 1)

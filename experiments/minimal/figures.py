@@ -16,7 +16,6 @@ SHOWN = ("construction", "leisure_and_hospitality", "nondurable_goods", "utiliti
 
 
 def training(trainings: Sequence[Trained]) -> Figure:
-    """Loss, recurrent and input gradient norms, the short sequence beside the others."""
     short, others = (
         [one for one in trainings if (one.purpose == "overfit") == flag] for flag in (True, False)
     )
@@ -58,7 +57,6 @@ def _draw(axis, trained, name, window, style):
 
 
 def baselines(evaluated: Evaluated) -> Figure:
-    """Errors one step ahead, for the industries seen and those held out."""
     entries = sorted(evaluated.entries, key=lambda entry: -entry.one_step.mean())
     entries = [entry for entry in entries if entry.name != "seasonal naive"]
     left_out = next(one for one in evaluated.entries if one.name == "seasonal naive")
@@ -82,7 +80,6 @@ def baselines(evaluated: Evaluated) -> Figure:
 
 
 def horizons(evaluated: Evaluated) -> Figure:
-    """Teacher-forced against free-running, and free-running against the baselines."""
     forecasts, task = evaluated.forecasts, evaluated.task
     truth = scaled_changes(task, task.test_from)
     months = np.arange(1, forecasts.free.shape[-1] + 1)
@@ -114,7 +111,6 @@ def horizons(evaluated: Evaluated) -> Figure:
 
 
 def forecasts(evaluated: Evaluated) -> Figure:
-    """Two industries seen and two held out: the truth, the GRU and the best baseline."""
     task, made = evaluated.task, evaluated.forecasts
     unit, changes = scale(task.changes, task.test_from), task.changes
     origin, horizon = int(made.origins[0]), made.free.shape[-1]

@@ -61,7 +61,6 @@ class Results(NamedTuple):
 
     @property
     def trainings(self) -> list[Trained]:
-        """All trainings, in the order in which they were run."""
         return [self.overfit, *self.choices, *self.finals]
 
 

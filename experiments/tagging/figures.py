@@ -14,7 +14,6 @@ PLACES, ENOUGH = 12, 50
 
 
 def positions(results: Results) -> Figure:
-    """A panel for each class of token, a line for each direction."""
     styles, truth = line_styles(DIRECTIONS), results.truth
     canvas = new_figure(11, 3.2)
     panels = canvas.subplots(1, len(SHOWN), sharey=True)
@@ -52,7 +51,6 @@ def confusion(results: Results) -> Figure:
 
 
 def training(results: Results) -> Figure:
-    """Validation accuracy, a line for each seed, and the lengths of paragraphs."""
     canvas = new_figure(9, 3.4)
     left, right = canvas.subplots(1, 2)
     for one in results.tagged:

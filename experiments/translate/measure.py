@@ -47,7 +47,6 @@ class Setting(NamedTuple):
 
     @property
     def flags(self) -> np.ndarray:
-        """Which units pass, `[width]`."""
         return (np.arange(self.width) < self.kept).astype(np.float32)
 
 

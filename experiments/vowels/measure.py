@@ -46,12 +46,10 @@ class Trained(NamedTuple):
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Share of the scored recordings classified correctly after the last epoch, `[S]`."""
         return self.fitted.last("accuracy")
 
     @property
     def summary(self) -> str:
-        """Accuracy over the seeds that did not fail, and how many did."""
         failed = self.fitted.failed
         text = f"{mean_and_spread(100 * self.accuracy[~failed])} %"
         return f"{text}, {failed.sum()} failed" if failed.any() else text
@@ -182,7 +180,6 @@ def make_score(classifier: Classifier) -> Score:
 
 
 def accuracy(predicted: Any, recordings: Recordings) -> np.ndarray:
-    """The share of recordings whose speaker is predicted, `[S]`."""
     return np.mean(np.asarray(predicted) == recordings.labels, axis=-1)
 
 

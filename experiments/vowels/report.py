@@ -164,7 +164,6 @@ def curves_figure(results: Sequence[Trained], config: Config) -> Figure:
 
 
 def padding_figure(results: Sequence[Trained]) -> Figure:
-    """Accuracy and changed predictions by padded length, with a mask and without."""
     kinds = ((True, "with mask: the carry is copied", "o-"), (False, "without mask", "s--"))
     canvas = new_figure(max(6, 1.2 + 2.2 * len(results)), 5)
     axes = canvas.subplots(2, len(results), sharex=True, sharey="row", squeeze=False)

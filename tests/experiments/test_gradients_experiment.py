@@ -10,8 +10,8 @@ from experiments.frame.checkpoints import Checkpoints
 from experiments.gradients.config import Config
 from experiments.gradients.expect import judged
 from experiments.gradients.measure import Results, measure, settings_of, train
-from experiments.gradients.precision import saturate
 from experiments.gradients.report import report
+from experiments.gradients.warning import saturate
 
 CONFIG = Config(
     num_units=12,

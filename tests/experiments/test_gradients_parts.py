@@ -21,8 +21,7 @@ from experiments.gradients.measure import (
     make_model,
     num_steps,
 )
-from experiments.gradients.precision import Grown, from_on
-from experiments.gradients.warning import share
+from experiments.gradients.warning import Grown, from_on, share
 
 CONFIG = Config(num_units=4, seeds=2, delays=(2, 5), truncations=(1, 3, 6))
 
