@@ -9,6 +9,13 @@ from support import compiler
 os.environ.setdefault("XLA_FLAGS", compiler.flags(compiler.QUICKLY))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def programs_of_one_module():
+    """Forgets what a module compiled: thousands of programs, each more than a megabyte."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Runs the test in float64."""

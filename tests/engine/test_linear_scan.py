@@ -130,7 +130,7 @@ def test_derivatives_equal_those_of_a_plain_scan(x64, method, dtype):
         got, want = jax.jit(derive(ours))(*point), jax.jit(derive(plain))(*point)
         chex.assert_trees_all_close(got, want, rtol=1e-10, atol=1e-12)
     if dtype == "float64":
-        check_grads(ours, point, order=2, modes=("fwd", "rev"))
+        check_grads(jax.jit(ours), point, order=2, modes=("fwd", "rev"))
 
 
 def _ours(mask, reset, method, a, b, h0, initial):
@@ -144,7 +144,7 @@ def test_hessian_and_jacobians_of_a_short_scan(x64, method):
     def last(a, b):
         return linear_scan(a, b, method=method)[-1, 0]
 
-    hessian = jax.hessian(last, argnums=(0, 1))(a, b)
+    hessian = jax.jit(jax.hessian(last, argnums=(0, 1)))(a, b)
     # h₃ = a₃ (a₂ b₁ + b₂) + b₃
     np.testing.assert_allclose(hessian[0][0][2, 0, 1, 0], 1.0, rtol=1e-12)
     np.testing.assert_allclose(hessian[0][1][2, 0, 0, 0], 0.3, rtol=1e-12)
