@@ -48,7 +48,7 @@ def test_visible_tokens_outside_of_the_table_raise(token):
     xs = jnp.array([0, 2, token])
     match = rf"xs must be tokens in 0 \.\.\. 2.*got {min(token, 0)} \.\.\. {max(token, 2)}"
     with pytest.raises(ValueError, match=match):
-        LAYER.unroll(PARAMS, (), xs, None, None, None)
+        LAYER.unroll(PARAMS, (), jr.Steps(xs), None)
     with jax.disable_jit(), pytest.raises(ValueError, match=match):
         jr.unroll(LAYER, PARAMS, xs)
     with jax.disable_jit():
