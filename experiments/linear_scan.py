@@ -52,7 +52,6 @@ class Config(Options):
     """How often everything is compiled."""
 
     def check(self) -> None:
-        """Also checks that lengths and widths make pairs."""
         super().check()
         number = len(self.lengths)
         require(len(self.widths) == number, "widths", self, f"{number}, one for each length")
@@ -83,10 +82,7 @@ SUBJECTS = (*SCANS, FLOOR)
 
 
 def function_of(quantity: str, subject: str) -> Callable[..., Any]:
-    """A function of a, b and weights, a new one each time.
-
-    The floor reads a and b and writes h, or reads the cotangent too and writes two gradients.
-    """
+    """A new function of a, b and weights; the floor reads and writes as much and does no more."""
     if subject == FLOOR:
         if quantity == "forward":
             return lambda a, b, weights: a * b + b
@@ -109,7 +105,6 @@ class Measured(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """T and the width."""
         return f"{self.num_steps:,} x {self.width}"
 
     def ratios(self, kind: str, subject: str, other: str = OURS) -> np.ndarray:
@@ -154,7 +149,6 @@ def _measure(config, quantity, args, advance):
 
 
 def report(config: Config, results: Sequence[Measured]) -> Report:
-    """Every round, and whether the aims are met."""
     caption = "The gradient: time to run and to compile, by shape."
     gradients = [one for one in results if one.quantity == "gradient"]
     found, failed = [], []

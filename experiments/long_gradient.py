@@ -51,13 +51,10 @@ class Gradient(NamedTuple):
     temporary_mib: float  # temporary memory, as XLA plans it
     seconds: float | None  # of one run; None: compiled only
     peak_mib: float  # the largest resident memory of the process until then
-    # in float64 from the other evaluator's gradient, relative to the largest entry of each
-    # parameter; None: not compared
-    difference: float | None
+    difference: float | None  # from the other gradient in float64, relative to its largest entry
 
 
 def measure(config: Config) -> Iterator[list[Gradient]]:
-    """Compiles and runs one gradient after the other, shortest first."""
     shortest, longest = config.lengths[0], config.lengths[-1]
     difference, results = _largest_difference(shortest, config.num_units), []
     with progress_bar(2 * sum(config.lengths) - longest) as bar:
@@ -74,7 +71,6 @@ def measure(config: Config) -> Iterator[list[Gradient]]:
 
 
 def _problem(num_steps, num_units, name, dtype):
-    """The gradient function, and its arguments."""
     cell = jr.lstm(num_units, param_dtype=dtype)
 
     def loss(params, xs):
@@ -86,7 +82,6 @@ def _problem(num_steps, num_units, name, dtype):
 
 
 def _gradient(num_steps, num_units, name, runs):
-    """Temporary memory, seconds and peak."""
     gradient_fn, *args = _problem(num_steps, num_units, name, jnp.float32)
     compiled = gradient_fn.lower(*args).compile()
     seconds = None
@@ -111,7 +106,6 @@ def _largest_difference(num_steps, num_units):
 
 
 def report(config: Config, results: Sequence[Gradient]) -> Report:
-    """Memory and time, and how far both gradients differ."""
     caption = "Temporary memory of the gradient against the number of steps, as XLA plans it."
     title = f"Gradient of an LSTM-{config.num_units}, batch 1"
     by_name = {name: [one for one in results if one.evaluator == name] for name in EVALUATORS}

@@ -125,7 +125,6 @@ class Described(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Described]]:
-    """Describes one model after the other."""
     results: list[Described] = []
     with progress_bar(len(config.models)) as bar:
         for name in config.models:
@@ -155,7 +154,6 @@ def _describe(config, name):
 
 
 def multiply_adds(formula: str, sizes: Sizes) -> float:
-    """The formula with its letters as numbers."""
     return eval(formula, {"__builtins__": {}, "ceil": math.ceil}, sizes._asdict())
 
 
@@ -176,7 +174,6 @@ def _compiled_multiply_adds(config, model, params, carry):
 
 
 def accepted_evaluators(cell: Any, params: Any, num_features: int) -> tuple[str, ...]:
-    """The evaluators that do not refuse the cell while tracing."""
     xs = jax.ShapeDtypeStruct((NUM_STEPS, num_features), jnp.float32)
     accepted = []
     for name, (evaluator, _) in EVALUATORS.items():
@@ -189,7 +186,6 @@ def accepted_evaluators(cell: Any, params: Any, num_features: int) -> tuple[str,
 
 
 def support(model: Any) -> Support:
-    """Runs the laws on a small sequence."""
     params = model.init(jax.random.key(0), NUM_FEATURES)
     xs = jax.random.normal(jax.random.key(1), (NUM_STEPS, NUM_FEATURES))
     steps = jnp.arange(NUM_STEPS)
@@ -238,12 +234,10 @@ def report(config: Config, results: Sequence[Described]) -> Report:
         "What a row carries from chunk to chunk, and what a gradient stores.",
     )
     tables = [_costs(config, results), _depths(results), _supported(results), _composed()]
-    where = environment()
+    run = environment()
     shown = f"![Carry and training memory of every model]({picture.file})\n"
-    versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
-    machine = (
-        f"{where['cpu_cores']} {where['backend']} cores, Python {where['python']}, {versions}.\n"
-    )
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    machine = f"{run['cpu_cores']} {run['backend']} cores, Python {run['python']}, {versions}.\n"
     refused = [one.model for one in results if not all(one.support)]
     return Report(
         "Every model takes masks, resets, both directions and a carry; what it costs differs.",

@@ -77,7 +77,6 @@ class Solved(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Its time in times of the sequential evaluation."""
         return self.seconds / self.sequential_seconds
 
     @property
@@ -87,7 +86,6 @@ class Solved(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Solved]]:
-    """Solves the sequences of one scale after the other."""
     cell, results = jr.gru(config.num_units), []
     with progress_bar(len(config.scales) * config.seeds * sum(config.lengths)) as bar:
         for scale in config.scales:
@@ -134,12 +132,10 @@ def _solve(config, cell, params, xs):
 
 
 def _chosen(results: Sequence[Solved], **names: Any) -> list[Solved]:
-    """Those with these values."""
     return [one for one in results if names.items() <= one._asdict().items()]
 
 
 def report(config: Config, results: Sequence[Solved]) -> Report:
-    """A table for each Jacobian, and what converged and what did not."""
     caption = "Iterations against the length, and the Lyapunov exponent."
     found, failed = [], []
     for jacobian, (name, side) in itertools.product(JACOBIANS, (("negative", -1), ("positive", 1))):
@@ -172,7 +168,6 @@ def _exponent(runs):
 
 
 def _difference(runs):
-    """The largest difference of the runs that converged."""
     differences = [one.difference for one in runs if one.converged]
     return f"{max(differences):.0e}" if differences else "-"
 

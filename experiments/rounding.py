@@ -51,7 +51,6 @@ class Rounded(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[list[Rounded]]:
-    """Runs one model after the other."""
     results = []
     with progress_bar(len(config.models)) as bar:
         for name in config.models:
@@ -100,7 +99,6 @@ def _extreme(model: Any, params: Any, width: int) -> int:
 
 
 def report(config: Config, results: Sequence[Rounded]) -> Report:
-    """Which error is the largest, and what is not finite."""
     worst = max(results, key=lambda result: result.errors[-1])
     bad = [result.model for result in results if result.not_finite or result.extreme]
     caption = "Relative error of float32 outputs against the step."

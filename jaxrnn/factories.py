@@ -141,7 +141,7 @@ def comparable(value: Any) -> Any:
         items = ((comparable(key), comparable(item)) for key, item in value.items())
         return type(value), *items
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        if not value.__dataclass_params__.frozen:
+        if not value.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
             return _Identity(object())
         fields = dataclasses.fields(value)
         return type(value), *(comparable(getattr(value, field.name)) for field in fields)

@@ -34,9 +34,7 @@ def cases(config: Any) -> Iterator[Case]:
 
     def running(work):
         costs = {name: checkout.ask(_prepare, work) for name, checkout in checkouts.items()}
-        return {
-            name: Subject(call, *costs[name]) for name, call in timed(_run, config.clock).items()
-        }
+        return {n: Subject(call, *costs[n]) for n, call in timed(_run, config.clock).items()}
 
     def compiling(work):
         return {name: Subject(call) for name, call in timed(_compile, work).items()}
@@ -59,7 +57,6 @@ class Checkout:
         self.process = ProcessPoolExecutor(1, spawn, _begin, (str(folder.resolve()),))
 
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What the function returns there."""
         try:
             return self.process.submit(function, *args).result()
         except Exception as error:
@@ -67,7 +64,6 @@ class Checkout:
             raise ExperimentError(f"{self.folder} cannot be measured: {what}") from error
 
     def spend(self, function: Callable[..., float], *args: Any) -> None:
-        """Adds the seconds that the function returns there."""
         self.seconds += self.ask(function, *args)
 
 

@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Literal
@@ -59,16 +57,13 @@ class Config(Options):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that can be run."""
         return tuple(part for part in self.only if part != BASELINE or self.baseline)
 
     @property
     def grid(self) -> tuple[Shape, ...]:
-        """The sizes of a layer."""
         return GRIDS[self.sizes]
 
     def check(self) -> None:
-        """Also checks that there is a baseline where one is asked for."""
         super().check()
         found = self.baseline is not None and (self.baseline / "jaxrnn/__init__.py").is_file()
         wanted = self.baseline is not None or not self.parts

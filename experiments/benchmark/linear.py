@@ -50,10 +50,7 @@ def _training(models, shape):
 
 
 def lru_models(shape: Shape) -> dict[str, Model]:
-    """Linear recurrent units with as many inputs and states as units.
-
-    The plain forms take our params. memax has a diagonal for our skip matrix.
-    """
+    """Linear recurrent units; plain forms take our params, memax a diagonal for our skip matrix."""
     cell = jr.lru(shape.units, shape.units)
     params = cell.init(jax.random.key(0), shape.features)
     forms = {

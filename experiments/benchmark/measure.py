@@ -46,13 +46,11 @@ class Measured(NamedTuple):
     temporary_mib: dict[str, float]  # as XLA plans it
 
     def ratio(self, ours: str, other: str, quantity: str = "run") -> float:
-        """The median over rounds of ours by the other's."""
         values = getattr(self, quantity)
         return float(np.median(values[ours] / values[other]))
 
 
 def measure(config: Config) -> Iterator[list[Measured]]:
-    """One case after the other."""
     if config.merge:
         yield merged(config.merge)
         return
@@ -91,7 +89,6 @@ def _measured(config: Config, part: str, case: Case) -> Measured:
 
 
 def _rounds(config, calls):
-    """How many rounds fit into the time that a case is given."""
     start = time.perf_counter()
     for call in calls:
         jax.block_until_ready(call())
@@ -100,7 +97,6 @@ def _rounds(config, calls):
 
 
 def rows_to_save(results: Iterable[Measured]) -> Iterator[dict[str, Any]]:
-    """A row a subject and round."""
     for one in results:
         for name, run in one.run.items():
             for number, seconds in enumerate(run):

@@ -1,5 +1,3 @@
-"""Tables of ratios, what is wanted beside what was reached, and a figure for each part."""
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +26,6 @@ Rows = Sequence[Measured]  # those of one table
 
 
 def report(config: Config, results: Sequence[Measured]) -> Report:
-    """What is wanted first, and then the tables of every group."""
     goals = targets(results)
     pictures = []
     for part in dict.fromkeys(row.part for row in results):
@@ -42,15 +39,12 @@ def report(config: Config, results: Sequence[Measured]) -> Report:
         pictures=pictures,
         tables=[goals, *(table for rows in grouped(results) for table in _tables(rows))],
         found=[f"{what} by {of}: {reached}." for what, of, _, reached in goals.rows],
-        failed=[
-            f"{what} by {of}: {wanted} is wanted." for what, of, wanted, _ in goals.rows if wanted
-        ],
+        failed=[f"{it} by {of}: {wanted} is wanted." for it, of, wanted, _ in goals.rows if wanted],
         files={ROUNDS_FILE: rows_to_save(results)},
     )
 
 
 def grouped(results: Sequence[Measured]) -> list[Rows]:
-    """The rows of each table."""
     keys = dict.fromkeys((row.part, row.group) for row in results)
     return [[row for row in results if (row.part, row.group) == key] for key in keys]
 
@@ -67,10 +61,7 @@ def _subjects(rows: Rows) -> list[str]:
 def _ratios(rows: Rows) -> dict[str, dict[str, float]]:
     """Of the first subject by each of the others, for each case."""
     first, *others = _subjects(rows)
-    return {
-        name: {row.case: row.ratio(first, name) for row in rows if name in row.run}
-        for name in others
-    }
+    return {n: {row.case: row.ratio(first, n) for row in rows if n in row.run} for n in others}
 
 
 def _tables(rows: Rows) -> Iterator[Table]:
@@ -102,7 +93,6 @@ def _tables(rows: Rows) -> Iterator[Table]:
 
 
 def targets(results: Sequence[Measured]) -> Table:
-    """A row for each question that the results can answer."""
     answers = [
         answer
         for rows in grouped(results)

@@ -50,7 +50,6 @@ def streaming(config: Any) -> Iterator[Case]:
 
 
 def stacked(units: int) -> jr.Layer:
-    """The layers one after the other."""
     return jr.serial(*(jr.recurrent(jr.lstm(units)) for _ in range(NUM_LAYERS)))
 
 
@@ -188,7 +187,6 @@ def _packed(sequences, batch_size):
 
 
 def _padded(sequences, num_steps):
-    """A row for each sequence."""
     (batch,) = jr.bucket_batches(sequences, len(sequences), boundaries=(num_steps,))
     return batch.xs, batch.mask, None
 
@@ -274,12 +272,7 @@ def _loop(step, state, batches):
 
 LENGTHS = (1_000, 10_000, 100_000, 1_000_000), (64, 256)
 CHECKPOINT_UNITS = 64, 8
-POLICIES: dict[str, Any] = {
-    "everything": None,
-    "every 16th": 16,
-    "every 128th": 128,
-    "sqrt": "sqrt",
-}
+POLICIES: dict = {"everything": None, "every 16th": 16, "every 128th": 128, "sqrt": "sqrt"}
 LONG = 300_000  # of sequences that take so long, one round tells enough
 
 

@@ -50,7 +50,6 @@ def ours(name: str, shape: Shape, **options: Any) -> Model:
 
 
 def ours_autodiff(name: str, shape: Shape) -> Model:
-    """jaxrnn without its reverse rule."""
     return ours(name, shape, evaluator=jr.sequential(derivative="autodiff"))
 
 
@@ -239,10 +238,7 @@ def _in_torch(work: Work) -> Subject:
 
 
 def _products_alone(work: Work) -> Subject:
-    """The same matrix products, each as one over all steps, and nothing else.
-
-    A real recurrence can do the products with the recurrent matrix only step by step.
-    """
+    """The same matrix products, each over all steps at once, as no real recurrence can do them."""
     shape = work.shape
     rows, width = shape.steps * shape.batch, WRITTEN[work.model][1] * shape.units
     keys = jax.random.split(jax.random.key(0), 3)
@@ -315,12 +311,10 @@ SUBJECTS = {
 
 
 def installed(package: str) -> bool:
-    """Whether the package can be imported."""
     return importlib.util.find_spec(package) is not None
 
 
 def cases(config: Any, quantity: str) -> Iterator[Case]:
-    """All subjects that have a model, one shape after the other."""
     for model in config.models:
         for shape in config.grid:
             work = Work(model, shape, quantity)
@@ -328,7 +322,6 @@ def cases(config: Any, quantity: str) -> Iterator[Case]:
 
 
 def prepare(work: Work) -> dict[str, Subject]:
-    """The subjects that are installed and have the model."""
     return {
         name: package.prepare(work)
         for name, package in SUBJECTS.items()

@@ -104,7 +104,6 @@ def handing_on(step: Callable[[Any], Any], state: Any, *costs: float) -> Subject
 
 
 def prepare_model(model: Model, work: Work) -> Subject:
-    """A subject of a model on JAX."""
     xs = inputs(work.shape, model.time_major)
     if work.quantity == "forward":
         return prepared(model.forward, model.params, xs)

@@ -1,5 +1,3 @@
-"""The figures: training, bits beside the baselines, places in a chunk, free running, decodings."""
-
 from typing import get_args
 
 import numpy as np
@@ -19,13 +17,12 @@ LINES = {"carried": "-", "reset": "--"}
 
 
 def training(config: Config, results: Results) -> Figure:
-    """Loss and gradient norms."""
     canvas = new_figure(10, 4)
     panels = canvas.subplots(1, 2)
     labels = {"loss": "bits per character", "gradient_norm": "norm of the gradient"}
     for axes, (name, label) in zip(panels, labels.items(), strict=True):
         for one in results.scored:
-            values = one.fitted.of_updates()[name]
+            values = one.fitted.of_updates()[name][0]
             size = min(UPDATES, len(values))
             means = values[: len(values) // size * size].reshape(-1, size).mean(axis=1)
             updates = size * np.arange(1, len(means) + 1)
@@ -39,7 +36,6 @@ def training(config: Config, results: Results) -> Figure:
 
 
 def bits(config: Config, results: Results) -> Figure:
-    """Models and baselines on one axis."""
     ordered = sorted(results.scored, key=lambda one: -one.mean_bits)
     canvas = new_figure(8, 1.4 + 0.32 * len(ordered))
     axes = canvas.subplots()
@@ -58,7 +54,6 @@ def bits(config: Config, results: Results) -> Figure:
 
 
 def positions(config: Config, results: Results) -> Figure:
-    """By the place in the chunk, for both ways to train and to read."""
     by_mode = {mode: results.of_mode(mode) for mode in config.modes}
     by_mode = {mode: scored for mode, scored in by_mode.items() if scored}
     canvas = new_figure(5 * len(by_mode), 4)
@@ -77,7 +72,6 @@ def positions(config: Config, results: Results) -> Figure:
 
 
 def free_running(config: Config, results: Results) -> Figure:
-    """What is right, and what the judge says, by the distance from the prompt."""
     canvas = new_figure(10, 4)
     left, right = canvas.subplots(1, 2)
     for own in results.written:
@@ -96,7 +90,6 @@ def free_running(config: Config, results: Results) -> Figure:
 
 
 def decodings(config: Config, results: Results) -> Figure:
-    """Surprise against repetition; a color a model, a marker a decoding."""
     canvas = new_figure(7, 4.6)
     axes = canvas.subplots()
     for own in results.written:

@@ -5,11 +5,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.characters.baselines import COMPRESSORS, NGram, compressed_bits
 from experiments.characters.config import Config
 from experiments.characters.model import Scores, Sized, score, sized
 from experiments.characters.train import train
-from experiments.characters.writing import GREEDY, SAMPLED, Judge, Judged, Passage, passages, write
+from experiments.characters.writing import (
+    COMPRESSORS,
+    GREEDY,
+    SAMPLED,
+    Judge,
+    Judged,
+    NGram,
+    Passage,
+    compressed_bits,
+    passages,
+    write,
+)
 from experiments.data.topics import Corpus, load_topics, make_corpus
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted
@@ -33,7 +43,6 @@ class Scored(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences and figures."""
         return f"{self.model.label}, {self.mode}"
 
     @property
@@ -56,8 +65,6 @@ class Written(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     corpus: Corpus
     baselines: Mapping[str, float]  # bits per character of the held-out text, without training
     judge: Judge  # what written texts are shown to
@@ -68,7 +75,6 @@ class Results(NamedTuple):
     cross: Mapping[str, Mapping[str, float]] = {}  # bits of sampled texts, by writer and reader
 
     def of_mode(self, mode: str) -> list[Scored]:
-        """The models trained in one mode."""
         return [one for one in self.scored if one.mode == mode]
 
 
@@ -93,14 +99,12 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
                 yield results
             bar.stage(f"{model.label} writes")
             written = write_on(config, results, results.of_mode(config.modes[0])[-1])
-            results = results._replace(written=(*results.written, written))
-            yield results
+            yield (results := results._replace(written=(*results.written, written)))
             bar.advance(WRITING)
         yield results._replace(cross=read_each_other(config, results))
 
 
 def before_training(config: Config, corpus: Corpus) -> Results:
-    """Counts and compressors, and the passages to write on from."""
     lengths = config.prompt_length, config.written_length
     found = passages(corpus.held_out, config.prompts, *lengths, config.seed, "--prompts")
     training, held_out = list(corpus.training.values()), list(corpus.held_out.values())
@@ -115,13 +119,11 @@ def before_training(config: Config, corpus: Corpus) -> Results:
     return Results(corpus, bits, judge, found, truth)
 
 
-def score_held_out(
-    model: Sized, mode: str, fitted: Fitted, corpus: Corpus, num_steps: int
-) -> Scored:
+def score_held_out(model: Sized, mode: str, fitted: Fitted, corpus: Corpus, chunk: int) -> Scored:
     """Both ways to read the held-out topics."""
-    texts = list(corpus.held_out.values())
-    places = np.concatenate([np.arange(len(text)) % num_steps for text in texts])
-    warm, cold = (score(model, fitted.params, texts, num_steps, cold) for cold in (False, True))
+    texts, params = list(corpus.held_out.values()), fitted.params_of(0)
+    places = np.concatenate([np.arange(len(text)) % chunk for text in texts])
+    warm, cold = (score(model, params, texts, chunk, cold) for cold in (False, True))
     warm_bits, cold_bits = (np.concatenate([one.bits for one in made]) for made in (warm, cold))
     by_position = {
         name: np.bincount(places, bits) / np.bincount(places)
@@ -134,24 +136,23 @@ def score_held_out(
 
 def write_on(config: Config, results: Results, one: Scored) -> Written:
     """Texts of all kinds, shown to the judge, and the truth read with teacher forcing."""
-    found, truths = results.passages, results.truth.texts
-    texts = write(one.model, one.fitted.params, found, config.written_length, config.seed)
+    found, truths, params = results.passages, results.truth.texts, one.fitted.params_of(0)
+    texts = write(one.model, params, found, config.written_length, config.seed)
     greedy, truth = (np.array([list(text) for text in own]) for own in (texts[GREEDY], truths))
     return Written(
         one.model,
         {name: results.judge.judge(found, own) for name, own in texts.items()},
-        score_after(one.model, one.fitted.params, found, truths, config.chunk),
+        score_after(one.model, params, found, truths, config.chunk),
         greedy == truth,
     )
 
 
 def read_each_other(config: Config, results: Results) -> dict[str, dict[str, float]]:
-    """Every model reads what every model wrote, and the truth."""
     readers = results.of_mode(config.modes[0])
     texts = {own.model.label: own.by_decoding[SAMPLED].texts for own in results.written}
 
     def bits(reader, own):
-        params, found = reader.fitted.params, results.passages
+        params, found = reader.fitted.params_of(0), results.passages
         return float(score_after(reader.model, params, found, own, config.chunk).bits.mean())
 
     return {
@@ -170,7 +171,6 @@ def score_after(
 
 
 def over_topics(bits: Sequence[np.ndarray]) -> Interval:
-    """The mean of bits a character, with a bootstrap over the topics."""
     return bootstrap([own.sum() for own in bits], [len(own) for own in bits])
 
 

@@ -1,7 +1,7 @@
 """Texts as streams, the model around each mixer, and what it makes of texts."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,19 +12,14 @@ from experiments.data.topics import ALPHABET, encode
 from experiments.frame.models import LABELS, MIXERS, matched_width
 
 # One step after the other: on two cores it compiles in a fraction of what a scan in blocks takes.
-OWN_MIXERS: dict[str, Callable[[int], Any]] = {
-    "mamba": lambda width: jr.mamba(16, evaluator=jr.sequential()),
-}
+OWN_MIXERS: dict[str, Any] = {"mamba": lambda width: jr.mamba(16, evaluator=jr.sequential())}
 BITS = 1 / np.log(2)
 ROWS = 8  # texts scored side by side
 FIRST = 0  # the line break before every topic
 
 
 class Stream(NamedTuple):
-    """Characters to read, int32, each next one to predict, and where a topic starts; all `[T]`.
-
-    Of chunks of several streams side by side they are `[N, B, K]`.
-    """
+    """Characters, int32, each next one, where a topic starts: `[T]`, or `[N, B, K]` in chunks."""
 
     xs: np.ndarray
     ys: np.ndarray
@@ -40,10 +35,7 @@ def stream_of(texts: Sequence[str]) -> Stream:
 
 
 class Sized(NamedTuple):
-    """A language model: a mixer of `MIXERS`, the width between its blocks, and their number.
-
-    Equal ones share what is compiled.
-    """
+    """A language model of blocks around a mixer of `MIXERS`; equal ones share what is compiled."""
 
     mixer: str
     width: int
@@ -51,11 +43,9 @@ class Sized(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name in tables and figures."""
         return LABELS[self.mixer]
 
     def mixers(self) -> list[Any]:
-        """One for each block."""
         make = OWN_MIXERS.get(self.mixer, MIXERS[self.mixer])
         return [make(self.width) for _ in range(self.blocks)]
 
@@ -64,7 +54,6 @@ class Sized(NamedTuple):
         return jr.language_model(self.mixers(), self.width, len(ALPHABET))
 
     def init(self, seed: int) -> Any:
-        """Initial parameters."""
         return self.layer().init(jax.random.key(seed), len(ALPHABET))
 
 
@@ -76,8 +65,6 @@ class Scores(NamedTuple):
 
 
 def sized(mixer: str, num_params: int, blocks: int) -> Sized:
-    """The model with a number of parameters nearest to `num_params`."""
-
     def make(width):
         return Sized(mixer, width, blocks).layer()
 

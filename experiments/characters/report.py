@@ -1,5 +1,3 @@
-"""What is reported: bits beside those of baselines, the texts, and trained parameters."""
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +9,9 @@ from experiments.characters.expect import FAR, cold_cost, judged, right_shares
 from experiments.characters.measure import Results, Scored, carried_less_reset
 from experiments.characters.train import files_of
 from experiments.characters.writing import DECODINGS, GREEDY, SAMPLED
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 
 CLAIM = (
     "A language model of characters can be judged: bits per character on topics it has never seen, "
@@ -40,12 +38,11 @@ SAMPLES, SAMPLE_LENGTH = 2, 160
 
 
 def report(config: Config, results: Results) -> Report:
-    """Bits and curves of what is trained, and the texts of what has written."""
     scored, written = results.scored, results.written
     tables, files = [_bits_table(results), _text_table(config, results.corpus)], {}
     captions = (OF_SCORED if scored else {}) | (OF_WRITTEN if written else {})
     if scored:
-        params = {(one.model.mixer, one.mode): one.fitted.params for one in scored}
+        params = {(one.model.mixer, one.mode): one.fitted.params_of(0) for one in scored}
         files |= files_of(params, results.corpus.digest) | {"topics.csv": _topic_rows(results)}
     if written:
         files["texts.json"] = list(_texts(results))
@@ -56,10 +53,7 @@ def report(config: Config, results: Results) -> Report:
         CLAIM,
         verdicts=judged(config, results),
         trainings=[_training(config, one) for one in scored],
-        pictures=[
-            Picture(name, getattr(figures, name)(config, results), caption)
-            for name, caption in captions.items()
-        ],
+        pictures=Picture.drawn(figures, captions, config, results),
         tables=tables,
         found=list(_found(results)),
         failed=_clipped(config, results),
@@ -82,7 +76,6 @@ def _topic_rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _texts(results: Results) -> Iterator[dict[str, Any]]:
-    """Every prompt with the truth and with what each model wrote."""
     for index, passage in enumerate(results.passages):
         row = passage._asdict()
         for own in results.written:
@@ -98,7 +91,7 @@ def _bits_table(results: Results) -> Table:
         "carry in training": lambda one: one.mode,
         "width": lambda one: f"{one.model.width}",
         "parameters": lambda one: f"{one.fitted.num_params:,}",
-        "last epoch": lambda one: f"{one.fitted.history['loss'][-1].mean():.3f}",
+        "last epoch": lambda one: f"{one.fitted.history['loss'][0, -1].mean():.3f}",
         "held out": lambda one: f"{one.mean_bits:.3f}",
         "held out, reset": lambda one: f"{one.cold_bits:.3f}",
         "right (%)": lambda one: f"{100 * one.right:.1f}",
@@ -166,15 +159,7 @@ def _traits_table(results: Results) -> Table:
         "words of the training text, runs of 12 characters said for the first time, runs of 40 "
         "characters copied from the training text, texts that end in a loop"
     )
-    columns = (
-        "text of",
-        "decoding",
-        "judge (bits)",
-        "known words",
-        "first said",
-        "copied",
-        "loops",
-    )
+    columns = ("text of", "decoding", "judge (bits)", *TRAITS)
     return Table(title, columns, rows, num_names=2)
 
 

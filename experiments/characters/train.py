@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import optax
 import jaxrnn as jr
 from experiments.characters.config import Config
 from experiments.characters.model import BITS, Sized, Stream, stream_of
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.errors import ExperimentError
 from experiments.frame.fitting import Fitted, Fitter
 
@@ -26,7 +26,7 @@ def train(
     mode: str,
     texts: Iterable[str],
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Fitted:
     """All epochs, from the same parameters and with the same text in each mode; losses in bits."""
     texts = [text[: max(2, int(config.training_share * len(text)))] for text in texts]
@@ -36,9 +36,7 @@ def train(
 
     fitter = make_fitter(config, model, config.epochs * len(batches(0).xs))
     params, name = model.init(config.seed), f"{model.mixer} {mode}"
-    return fitter.fit(
-        name, params, batches, config.epochs, checkpoints, every=2, epoch_done=epoch_done
-    )
+    return fitter.fit(name, params, batches, config.epochs, checkpoints, every=2, advance=advance)
 
 
 def training_chunks(config: Config, mode: str, texts: Sequence[str], epoch: int) -> Stream:
@@ -67,15 +65,13 @@ def make_fitter(config: Config, model: Sized, num_updates: int) -> Fitter:
         return jr.mean_over_steps(losses), (rollout.carry, {})
 
     def make_epoch(loss_fn, optimizer):
-        """A scan of TBPTT steps, the carry between them."""
         tbptt_step = jr.make_tbptt_step(loss_fn, optimizer)
 
         def update(state_and_carry, chunk):
             state, carry, metrics = tbptt_step(*state_and_carry, chunk)
             return (state, carry), metrics
 
-        def epoch(state, chunks, key):
-            del key
+        def epoch(state, chunks):
             carry = layer.initial_carry(state.params, (config.batch_size,))
             (state, _), metrics = jax.lax.scan(update, (state, carry), chunks)
             return state, metrics
@@ -102,11 +98,7 @@ def files_of(params: Mapping[tuple[str, str], Any], digest: str) -> dict[str, An
 
 
 def saved_config(folder: Path) -> Config:
-    """The options of a finished run.
-
-    Raises:
-        ExperimentError: The folder holds none, or it is of another experiment.
-    """
+    """The options of a finished run; an ExperimentError if it is not one of this experiment."""
     try:
         run = json.loads((folder / "config.json").read_text())
         name, options = run["experiment"], dict(run["options"])
@@ -119,11 +111,7 @@ def saved_config(folder: Path) -> Config:
 
 
 def load(folder: Path, mode: str, model: Sized, digest: str) -> Any:
-    """The parameters of a model that a run trained in one mode.
-
-    Raises:
-        ExperimentError: It is not there, or was trained on the text of another Python.
-    """
+    """The parameters of a model that a run trained in one mode, on the text of this Python."""
     mixer = model.mixer
     like, structure = jax.tree.flatten(jax.eval_shape(lambda: model.init(0)))
     try:

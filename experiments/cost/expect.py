@@ -42,8 +42,7 @@ TRAINING_TIME = Expectation(
     "training time", "exponents within 0.25 of the predicted ones: about 1, for attention 2"
 )
 TOKEN_TIME = Expectation(
-    "time of a streamed token",
-    "exponents within 0.15 of 0, for attention above 0.5",
+    "time of a streamed token", "exponents within 0.15 of 0, for attention above 0.5"
 )
 
 
@@ -89,7 +88,6 @@ Curves = Mapping[str, Mapping[str, Curve]]  # by quantity and model
 
 
 def curves(results: Results) -> Curves:
-    """All quantities of all models."""
     return {
         key: {name: curve(rows, quantity) for name, rows in results.models.items()}
         for key, quantity in QUANTITIES.items()
@@ -206,8 +204,7 @@ def _not_constant(found: Curves) -> tuple[str, bool]:
 def _token_time(found: Curves) -> tuple[str, bool]:
     exponents = {name: one.exponent for name, one in found["token_time"].items()}
     good = all(
-        value > 0.5 if name == ATTENTION else abs(value) <= 0.15
-        for name, value in exponents.items()
+        power > 0.5 if n == ATTENTION else abs(power) <= 0.15 for n, power in exponents.items()
     )
     return _each(exponents, "+.2f"), good
 

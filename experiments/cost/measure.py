@@ -54,11 +54,9 @@ class Measured(NamedTuple):
 
     @property
     def was_run(self) -> bool:
-        """Whether the gradient was."""
         return bool(np.isfinite(self.training_seconds).all())
 
     def numbers(self) -> dict[str, float]:
-        """What was counted, and the medians of the seconds."""
         seconds = {name: float(np.median(getattr(self, name))) for name in self._fields[-2:]}
         return self.counted._asdict() | seconds
 
@@ -137,9 +135,7 @@ def _make_subject(config, name, num_steps, steps):
     compiled = jax.jit(jax.value_and_grad(loss_fn)).lower(params, xs).compile()
     temporary = temporary_bytes(compiled)
     carry = layer.initial_carry(params, (1,))
-    predicted, predicted_step = (
-        jr.count_cost(layer, params, xs[:, :length]) for length in (num_steps, 1)
-    )
+    predicted, predicted_step = (jr.count_cost(layer, params, xs[:, :n]) for n in (num_steps, 1))
     counted = Counted(
         width,
         count_params(params),

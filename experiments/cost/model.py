@@ -16,11 +16,7 @@ ATTENTION, AT_END, SQRT = "attention", "elman_end", "elman_sqrt"
 # carries in between has to be kept for every step, or at √T of them.
 JUDGED_AT_END = (AT_END, SQRT)
 MODELS = ("elman", "gru", "lstm", "lru", "mamba", "mlstm", ATTENTION, *JUDGED_AT_END)
-SHOWN: Mapping[str, str] = {
-    **LABELS,
-    AT_END: "Elman, loss at the end",
-    SQRT: "the same, √T checkpoints",
-}
+SHOWN: dict = {**LABELS, AT_END: "Elman, loss at the end", SQRT: "the same, √T checkpoints"}
 
 FLOAT_BYTES = 4
 CONV_STEPS, EXPANSION, STATES = 3, 2, 16
@@ -39,21 +35,16 @@ def model(name: str, width: int, num_steps: int) -> jr.Layer:
 
 
 def features_of(name: str, num_features: int) -> int:
-    """Input features."""
     return 1 if name in JUDGED_AT_END else num_features
 
 
 def width_of(name: str, num_features: int, num_params: int) -> int:
-    """The width at which the model is nearest to so many parameters."""
     features = features_of(name, num_features)
     return matched_width(lambda width: model(name, width, 2), features, num_params)
 
 
 def carry_bytes(name: str, width: int, num_steps: int) -> int:
-    """Bytes of the carry of one sequence; T counts for attention alone.
-
-    Windows of steps count how many they hold: the 1 of Mamba and attention.
-    """
+    """Bytes of the carry of one sequence, with the 1 of a window that counts how many it holds."""
     head = width // HEADS
     numbers = {
         "lstm": 2 * width,
@@ -79,7 +70,6 @@ class Simple(NamedTuple):
 def count_simple(
     num_inputs: int = 16, num_units: int = 64, num_outputs: int = 8, num_steps: int = 256
 ) -> Simple:
-    """Formulas beside counts."""
     layer = jr.serial(jr.elman(num_units), jr.dense(num_outputs))
     params = layer.init(jax.random.key(0), num_inputs)
     products = num_units * num_inputs + num_units**2 + num_outputs * num_units

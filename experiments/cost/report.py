@@ -1,5 +1,3 @@
-"""The tables, the figure and the sentences of what was measured."""
-
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +27,6 @@ CAPTION = (
 
 
 def report(config: Config, results: Results) -> Report:
-    """What was expected, and every quantity against T."""
     of_cell = Report(CLAIM, judged(config, results), tables=[_formulas(results.simple)])
     if not results.models:
         return of_cell
@@ -115,7 +112,6 @@ def _row(one: Measured) -> dict[str, Any]:
 
 
 def draw(found: Curves) -> Figure:
-    """A panel for each quantity."""
     canvas = new_figure(10, 7)
     axes = canvas.subplots(2, 2, sharex=True)
     for axis, (key, quantity) in zip(axes.flat, QUANTITIES.items(), strict=True):

@@ -26,7 +26,6 @@ class Pairs(NamedTuple):
     targets: np.ndarray  # tokens [N, T]: `START`, the digits, `STOP`, `PAD` behind
 
     def where(self, chosen: np.ndarray) -> "Pairs":
-        """The pairs of a mask or of indices."""
         return Pairs(*(array[chosen] for array in self))
 
 
@@ -38,11 +37,7 @@ def spelled(number: int, language: str) -> str:
 
 
 def source_tokens(text: str, num_steps: int) -> np.ndarray:
-    """One token a letter.
-
-    Raises:
-        ExperimentError: A letter is not in `LETTERS`, or the text is longer than `num_steps`.
-    """
+    """One token a letter; an ExperimentError for another letter, or more than `num_steps`."""
     strange = sorted(set(text) - set(LETTERS))
     if strange:
         raise ExperimentError(f"num2words wrote {text!r}, with {strange} unknown here")
@@ -52,7 +47,6 @@ def source_tokens(text: str, num_steps: int) -> np.ndarray:
 
 
 def source_text(tokens: Iterable[int]) -> str:
-    """The letters of a source, without padding."""
     return "".join(LETTERS[token - 1] for token in tokens if token != PAD)
 
 
@@ -71,7 +65,6 @@ def target_text(tokens: Iterable[int]) -> str:
 def make_pairs(
     numbers: Sequence[int] | np.ndarray, languages: Sequence[str], num_digits: int
 ) -> Pairs:
-    """Every number in every language."""
     every = [(int(number), language) for language in languages for number in numbers]
     texts = [spelled(number, language) for number, language in every]
     num_steps = max(map(len, texts))

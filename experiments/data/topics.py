@@ -32,21 +32,15 @@ class Corpus(NamedTuple):
     """The texts by topic, in the order of their names."""
 
     training: Mapping[str, str]  # what is learned from
-    # what is predicted; no topic of it, and none like it, is in `training`
-    held_out: Mapping[str, str]
-    # the topics that are for the most part in a longer one, and that one
-    left_out: Mapping[str, str]
+    held_out: Mapping[str, str]  # what is predicted; none of it, nor like it, is in `training`
+    left_out: Mapping[str, str]  # topics that are mostly in a longer one, and that one
     num_characters: int  # of all topics, before any was left out
     digest: str  # the first 16 digits of the SHA-256 of all topics
     seen: float  # the share of the shingles of `held_out` that are in `training` as well
 
 
 def load_topics() -> dict[str, str]:
-    """All topics by name, as Python has them.
-
-    Raises:
-        ExperimentError: This Python has none.
-    """
+    """All topics by name, as Python has them; an ExperimentError if this Python has none."""
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
@@ -86,19 +80,16 @@ def make_corpus(topics: Mapping[str, str], share: float, seed: int) -> Corpus:
 
 
 def in_alphabet(text: str) -> str:
-    """The text in `ALPHABET`."""
     text = text.translate(_ASCII)
     return "".join(c if c == "\n" or " " <= c <= "~" else "?" for c in text)
 
 
 def encode(text: str) -> np.ndarray:
-    """The number of every character, int32."""
     codes = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int32)
     return np.where(codes == ord("\n"), 0, codes - 31)
 
 
 def decode(tokens: np.ndarray) -> str:
-    """The text of numbers."""
     return "".join(ALPHABET[token] for token in tokens)
 
 
@@ -129,7 +120,6 @@ def _shared(shingles: Mapping[str, set[str]]) -> dict[tuple[str, str], int]:
 
 
 def _contained(texts, shingles, shared) -> dict[str, str]:
-    """The topics that are mostly in a longer one."""
     found = {}
     for pair, count in sorted(shared.items()):
         shorter, longer = sorted(pair, key=lambda name: (len(texts[name]), name))

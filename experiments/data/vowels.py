@@ -59,7 +59,6 @@ def normalized(recordings: Recordings, by: Statistics) -> Recordings:
 
 
 def padded_to(recordings: Recordings, length: int) -> Recordings:
-    """The same recordings with zeros up to `length` steps."""
     missing = length - recordings.xs.shape[1]
     return recordings._replace(xs=np.pad(recordings.xs, ((0, 0), (0, missing), (0, 0))))
 

@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from typing import Annotated
 
@@ -20,9 +18,7 @@ from experiments.frame.options import (
 
 LONGEST_CONTEXT = 16384
 MODELS = (*MIXERS, "s4d")
-DIVISOR = Requirement(
-    lambda size: size >= 1 and NUM_TRAINING % size == 0, f"a divisor of {NUM_TRAINING}"
-)
+DIVISOR = Requirement(lambda n: n >= 1 and NUM_TRAINING % n == 0, f"a divisor of {NUM_TRAINING}")
 TWO = Requirement(lambda lengths: len(lengths) > 1, "two or more")
 Lengths = Annotated[tuple[int, ...], TWO, rising(within(1, LONGEST_CONTEXT))]
 

@@ -1,5 +1,3 @@
-"""The figures: accuracy, cost, reach and growth."""
-
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ COLORS = dict(zip(FAMILIES, PALETTE, strict=False))
 
 
 def accuracy(results: Results) -> Figure:
-    """Both orders side by side, the models from above in the order of the table."""
     trainings = results.trainings
     names = [one.sized.name for one in trainings]
     canvas = new_figure(9, 1.2 + 0.36 * len(names))
@@ -41,7 +38,6 @@ def accuracy(results: Results) -> Figure:
 
 
 def training(results: Results) -> Figure:
-    """A line for each model."""
     styles = line_styles(one.sized.name for one in results.trainings)
     canvas = new_figure(10, 4)
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
@@ -61,7 +57,6 @@ def training(results: Results) -> Figure:
 
 
 def reach(results: Results) -> Figure:
-    """A row for each model, a column for each step, both orders."""
     names = [LABELS[one.name] for one in results.reaches]
     canvas = new_figure(11, 1.4 + 0.32 * len(names))
     panels = canvas.subplots(1, len(ORDERS), sharey=True)
@@ -81,7 +76,6 @@ def reach(results: Results) -> Figure:
 
 
 def cost(results: Results) -> Figure:
-    """Time of an update, time of a token and bytes of the carry."""
     times, names = results.times, [one.name for one in results.counted]
     assert times is not None
     streaming = [min(one.carry_bytes.items())[1] / 1024 for one in results.counted]
@@ -109,7 +103,6 @@ def cost(results: Results) -> Figure:
 
 
 def growth(results: Results) -> Figure:
-    """Time and memory against the number of steps, both axes logarithmic."""
     measured = results.growth
     assert measured is not None
     styles = line_styles(measured.seconds)

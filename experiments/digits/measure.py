@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from experiments.data.digits import load_digits
 from experiments.digits.config import Config
 from experiments.digits.model import sized
 from experiments.digits.probes import (
@@ -17,7 +16,14 @@ from experiments.digits.probes import (
     reach,
     time_models,
 )
-from experiments.digits.task import Baseline, Task, make_baselines, make_split, make_tasks
+from experiments.digits.task import (
+    Baseline,
+    Task,
+    load_digits,
+    make_baselines,
+    make_split,
+    make_tasks,
+)
 from experiments.digits.train import Trained, train
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.models import LABELS
@@ -53,8 +59,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             bar.stage(LABELS[name])
             model = sized(name, config)
             trained = train(config, model, tasks, checkpoints, bar.advance)
-            results = results._replace(trainings=(*results.trainings, trained))
-            yield results
+            yield (results := results._replace(trainings=(*results.trainings, trained)))
             bar.advance(COMPILATION)
             results = results._replace(
                 counted=(*results.counted, count(model, config.num_blocks)),

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax
 
 import jaxrnn as jr
-from experiments.data.digits import NUM_CLASSES, NUM_PIXELS
 from experiments.digits.config import Config
+from experiments.digits.task import NUM_CLASSES, NUM_PIXELS
 from experiments.frame.models import count_params, matched_width, mixer
 
 ATTENTION = "attention"
@@ -29,7 +29,6 @@ class Sized(NamedTuple):
 
 
 def family(name: str) -> str:
-    """The family of a model."""
     return next(family for family, names in FAMILIES.items() if name in names)
 
 
@@ -53,8 +52,6 @@ def in_parallel(name: str, width: int, num_blocks: int, context: int) -> jr.Laye
 
 
 def sized(name: str, config: Config) -> Sized:
-    """The model at the width that comes nearest to `num_params`."""
-
     def make(width):
         return make_model(name, width, config.num_blocks)
 

@@ -1,5 +1,3 @@
-"""What is reported: accuracy, cost and growth beside what is said of the families."""
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,11 +11,11 @@ from experiments.digits.model import FAMILIES, family
 from experiments.digits.probes import EMPTY, Growth
 from experiments.digits.task import Task
 from experiments.digits.train import Trained
+from experiments.frame.fitting import Training
 from experiments.frame.models import LABELS
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 
 CLAIM = (
     "An RNN trains serially and streams with a state of fixed size; structured linear recurrences "
@@ -43,7 +41,6 @@ CAPTIONS = {
 
 
 def report(config: Config, results: Results) -> Report:
-    """Every claim, and the tables and figures of what has been measured."""
     trainings = results.trainings
     tables = [_baselines_table(results)]
     if trainings:
@@ -53,7 +50,7 @@ def report(config: Config, results: Results) -> Report:
     return Report(
         CLAIM,
         verdicts=judged(results),
-        pictures=list(_pictures(results)),
+        pictures=_pictures(results),
         tables=tables,
         found=_found(results),
         failed=_failed(results),
@@ -85,23 +82,16 @@ def _pictures(results: Results) -> list[Picture]:
         "cost": results.times,
         "growth": results.growth,
     }
-    return [
-        Picture(name, getattr(figures, name)(results), CAPTIONS[name])
-        for name, part in measured.items()
-        if part
-    ]
+    captions = {name: CAPTIONS[name] for name, part in measured.items() if part}
+    return Picture.drawn(figures, captions, results)
 
 
 def _seconds(results: Results) -> dict[str, Any]:
-    """Every measured time, which differ from run to run."""
     times, growth = results.times, results.growth
     seconds: dict[str, Any] = {} if times is None else times._asdict()
     if growth is not None:
         seconds["growth"] = growth.seconds
-    return {
-        "compiled": {one.sized.name: one.compile_seconds for one in results.trainings},
-        **seconds,
-    }
+    return {"compiled": {t.sized.name: t.compile_seconds for t in results.trainings}, **seconds}
 
 
 def _models_table(trainings: Sequence[Trained], tasks: Sequence[Task]) -> Table:

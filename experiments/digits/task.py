@@ -1,16 +1,54 @@
-"""What is learned: digits as sequences, in two orders; and what can be done without recurrence."""
+"""The digits of scikit-learn, pixel by pixel, in two orders and three splits."""
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.data.digits import NUM_CLASSES, NUM_PIXELS, Digits
+from experiments.frame.errors import ExperimentError
 
+SIDE = 8
+NUM_PIXELS = SIDE * SIDE
+NUM_CLASSES = 10
+DIGEST = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAINING_OF_CLASS, VALIDATION_OF_CLASS = 110, 30
 NUM_TRAINING = TRAINING_OF_CLASS * NUM_CLASSES
 NUM_VALIDATION = VALIDATION_OF_CLASS * NUM_CLASSES
 ORDERS = ("in order", "permuted")
 ITERATIONS = 2000
+
+
+class Digits(NamedTuple):
+    """`pixels [N, 64]`, row by row, and `labels [N]`, 0 to 9, in the order of the file."""
+
+    pixels: np.ndarray
+    labels: np.ndarray
+
+
+def load_digits() -> Digits:
+    """All digits, as they are; an ExperimentError if the file is missing or damaged."""
+    from sklearn import datasets
+
+    try:
+        pixels, labels = datasets.load_digits(return_X_y=True)
+    except Exception as error:  # whatever a missing or damaged file makes the reader raise
+        raise ExperimentError(
+            f"the digits of scikit-learn cannot be read, reinstall scikit-learn: {error}"
+        ) from error
+    return checked(Digits(np.asarray(pixels, np.float32), np.asarray(labels, np.int32)))
+
+
+def checked(digits: Digits) -> Digits:
+    """The digits, if they are those that the experiment was written for; or an ExperimentError."""
+    if digest(digits) != DIGEST:
+        raise ExperimentError("the digits of scikit-learn are not as expected: reinstall it")
+    return digits
+
+
+def digest(digits: Digits) -> str:
+    content = hashlib.sha256(digits.pixels.astype(np.uint8).tobytes())
+    content.update(digits.labels.astype(np.uint8).tobytes())
+    return content.hexdigest()
 
 
 class Split(NamedTuple):
@@ -33,10 +71,8 @@ class Task(NamedTuple):
 def make_split(labels: np.ndarray, seed: int | None) -> Split:
     """The same number of digits of every class to train on and to validate on; the rest tests.
 
-    Args:
-        labels: `[N]`.
-        seed: Of the order in which they are taken; None is the order of the file, where digits
-            that stand far apart are less often of one writer.
+    They are taken in an order drawn with the seed; with None in that of the file, where digits that
+    stand far apart are less often of one writer.
     """
     generator = None if seed is None else np.random.default_rng(seed)
     parts = []

@@ -13,7 +13,7 @@ import jaxrnn as jr
 from experiments.digits.config import Config
 from experiments.digits.model import Sized, last_logits
 from experiments.digits.task import NUM_TRAINING, NUM_VALIDATION, ORDERS, Task
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 
 SCORED_TOGETHER = NUM_VALIDATION
@@ -24,17 +24,14 @@ class Trained(NamedTuple):
     """One model after training. Trainings are orders times seeds, all seeds of one order first."""
 
     sized: Sized  # the model
-    # parameters and history of all trainings; `validation` is a score of every epoch
-    fitted: Fitted
+    fitted: Fitted  # of all trainings; `validation` is a score of every epoch
     predicted: np.ndarray  # [trainings, test digits], after the last epoch
-    # one update of all trainings; it owns its state, and gives something to wait for
-    update: Callable[[], Any]
+    update: Callable[[], Any]  # one update of all; owns its state, gives something to wait for
     updates_a_call: int  # how many updates `update` makes
     temporary_bytes: int  # temporary memory of it, as XLA plans it
     compile_seconds: float  # seconds to trace and compile the updates
 
     def of_order(self, order: str) -> slice:
-        """The trainings of one order."""
         num_seeds = len(self.fitted.failed) // len(ORDERS)
         first = ORDERS.index(order) * num_seeds
         return slice(first, first + num_seeds)
@@ -47,11 +44,7 @@ class Trained(NamedTuple):
 
 
 def train(
-    config: Config,
-    sized: Sized,
-    tasks: Sequence[Task],
-    checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    config: Config, sized: Sized, tasks: Sequence[Task], checkpoints: Checkpoints, advance: Advance
 ) -> Trained:
     """Trains on the training digits, and reads the test digits once, after the last epoch."""
     logits, predict = last_logits(sized.model), make_predict(sized)
@@ -77,7 +70,7 @@ def train(
     compiled: Any = lowered.compile()
     compile_seconds = time.perf_counter() - start
     fitted = fitter.fit_seeds(
-        sized.name, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done
+        sized.name, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
     )
     return Trained(
         sized,
@@ -91,10 +84,7 @@ def train(
 
 
 def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """AdamW after a clip of the global norm; slower and without decay for eigenvalues and steps.
-
-    One for all models: `parameter_labels` says which parameters are which.
-    """
+    """AdamW after a clip of the global norm; slower and without decay for eigenvalues and steps."""
     updates = NUM_TRAINING // config.batch_size
     total = updates * config.epochs
 
@@ -115,10 +105,7 @@ def make_optimizer(config: Config) -> optax.GradientTransformation:
 
 
 def minibatches(config: Config, tasks: Sequence[Task], epoch: int) -> tuple[Any, Any]:
-    """Pixels `[trainings, updates, B, 64, 1]` and labels; an order is new in every epoch.
-
-    Both orders of the pixels see the same digits at the same time.
-    """
+    """Pixels `[trainings, updates, B, 64, 1]` and labels, the same digits in both orders."""
     training = tasks[0].split.training
     orders = [
         np.random.default_rng((config.first_seed + seed, epoch)).permutation(training)

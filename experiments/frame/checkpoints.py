@@ -17,6 +17,7 @@ from experiments.frame.run_folder import CHECKPOINTS, RunFolder
 
 ARRAYS = "arrays"
 NOT_IDENTITY = ("out", "resume")  # options that change no result
+Advance = Callable[[int], Any]  # told of so many more epochs
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax")
 
 
@@ -36,9 +37,8 @@ class Checkpoints:
     def of_run(cls, folder: RunFolder, name: str, config: Any) -> "Checkpoints":
         """Those of an experiment in its run folder, copied from `config.resume` if that is given.
 
-        Raises:
-            ExperimentError: There is nothing to go on from, it is of another experiment, of other
-                options or versions, or damaged.
+        An ExperimentError if there is nothing to go on from, or it is of another experiment, of
+        other options or versions, or damaged.
         """
         checkpoints = cls(folder.path(CHECKPOINTS), identity(name, config))
         if config.resume is not None:
@@ -61,7 +61,7 @@ class Checkpoints:
         one_epoch: Callable[[Any, int], tuple[Any, Mapping[str, Any]]],
         *,
         every: int = 1,
-        epoch_done: Callable[[int], Any] = lambda epochs: None,
+        advance: Advance = lambda epochs: None,
     ) -> tuple[Any, dict[str, np.ndarray]]:
         """Runs the epochs of a training that have not been run yet.
 
@@ -72,7 +72,7 @@ class Checkpoints:
             one_epoch: `(state, epoch) -> (state, metrics)`, arrays whose shapes do not change. It
                 has no other memory: randomness comes from `epoch` and constants, or is in `state`.
             every: Epochs from one checkpoint to the next; the last epoch always makes one.
-            epoch_done: Is told of so many more epochs, those done before at the start.
+            advance: Is told of so many more epochs, those done before at the start.
 
         Returns:
             The last state, and the metrics of all epochs with a leading axis of epochs, in the
@@ -83,14 +83,14 @@ class Checkpoints:
         """
         folder = self.folder / training.replace(" ", "_")
         done, state, history = self._restored(folder, state)
-        epoch_done(done)
+        advance(done)
         for epoch in range(done, num_epochs):
             state, metrics = one_epoch(state, epoch)
             one = {name: np.asarray(value)[None] for name, value in sorted(metrics.items())}
             history = {n: np.concatenate([history[n], v]) if history else v for n, v in one.items()}
             if (epoch + 1) % every == 0 or epoch + 1 == num_epochs:
                 self._write(folder, epoch + 1, state, history)
-            epoch_done(1)
+            advance(1)
         return state, history
 
     def _write(self, folder, epoch, state, history):
@@ -121,10 +121,8 @@ class Checkpoints:
         if list(map(_kind, saved)) != list(map(_kind, map(_raw, leaves))):
             raise ExperimentError(f"the checkpoint {last} is of another model")
         state = jax.tree.unflatten(structure, map(_like, saved, leaves))
-        prefix = "history_"
-        history = {
-            n.removeprefix(prefix): v for n, v in sorted(arrays.items()) if n.startswith(prefix)
-        }
+        mark = "history_"
+        history = {n.removeprefix(mark): v for n, v in sorted(arrays.items()) if n.startswith(mark)}
         return epoch, state, history
 
     def _read(self, path):
@@ -144,7 +142,6 @@ class Checkpoints:
 
 
 def identity(name: str, config: Any) -> dict[str, Any]:
-    """What two runs must have in common to give the same bits."""
     options = {k: v for k, v in vars(config).items() if k not in NOT_IDENTITY}
     versions = {package: metadata.version(package) for package in _PACKAGES}
     return {"experiment": name} | options | versions | {"backend": jax.default_backend()}
@@ -180,7 +177,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def _digest(folder: Path) -> str:
-    """Of the names and contents of all files."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()

@@ -55,11 +55,9 @@ def _load(name: str) -> Any:
         raise ExperimentError(
             f"unknown experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}"
         )
-    missing = [extra for extra in EXTRAS if importlib.util.find_spec(extra) is None]
-    if missing:
-        raise ExperimentError(
-            f"{' and '.join(missing)} not installed: pip install '.[experiments]'"
-        )
+    absent = [extra for extra in EXTRAS if importlib.util.find_spec(extra) is None]
+    if absent:
+        raise ExperimentError(f"{' and '.join(absent)} not installed: pip install '.[experiments]'")
     package = importlib.import_module(f"experiments.{name}")
     if hasattr(package, "Config"):
         return package  # all in one file

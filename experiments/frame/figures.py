@@ -39,12 +39,10 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def style() -> Any:
-    """The context in which figures are drawn and saved."""
     return matplotlib.rc_context(_STYLE)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 

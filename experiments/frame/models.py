@@ -35,13 +35,11 @@ class Model(NamedTuple):
 
     label: str  # its name in tables and figures
     kind: str  # one of `KINDS`
-    # `(sizes, **options) -> Cell or Layer`; the options are those of its factory
-    make: Callable[..., Any]
+    make: Callable[..., Any]  # `(sizes, **options) -> Cell or Layer`, options of its factory
     # of a step and row in streaming, as an expression in the letters of `Sizes`: matrix products
     # and real products with the state; gates and norms are left out
     multiply_adds: str
-    # sequential steps of a layer's own forms over T; empty for a cell, which takes evaluators
-    depth: str = ""
+    depth: str = ""  # sequential steps of a layer's own forms over T; "" for a cell
 
 
 KINDS = NONLINEAR, LINEAR, LAYER = ("cells", "linear cells", "layers")
@@ -147,7 +145,7 @@ MIXERS: Mapping[str, Factory] = {
     name: functools.partial(mixer, name)
     for name in ("elman", "gru", "lstm", "slstm", "min_gru", "lru", "s5", "mamba", "mlstm")
 } | {"attention": functools.partial(mixer, "self_attention")}
-LABELS: Mapping[str, str] = {name: model.label for name, model in MODELS.items()} | {
+LABELS: Mapping[str, str] = {n: model.label for n, model in MODELS.items()} | {
     "attention": "attention"
 }
 

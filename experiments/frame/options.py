@@ -24,12 +24,10 @@ class Requirement(NamedTuple):
 
 
 def at_least(least: float) -> Requirement:
-    """A number from `least` on."""
     return Requirement(lambda value: least <= value < math.inf, f"at least {least}")
 
 
 def within(low: float, high: float) -> Requirement:
-    """A number from `low` to `high`."""
     return Requirement(lambda value: low <= value <= high, f"from {low} to {high}")
 
 
@@ -77,9 +75,7 @@ Counts = Annotated[
 RisingCounts = Annotated[tuple[int, ...], rising(at_least(1))]
 EachOnce = Annotated[tuple[T, ...], EACH_ONCE]
 Positive = Annotated[float, POSITIVE]
-NonNegative = Annotated[
-    float, Requirement(lambda value: 0 <= value < math.inf, "finite and at least 0")
-]
+NonNegative = Annotated[float, Requirement(lambda v: 0 <= v < math.inf, "finite and at least 0")]
 Seed = Annotated[int, within(0, 2**31 - 1)]
 
 
@@ -106,7 +102,6 @@ class Options:
 
     @classmethod
     def quick_form(cls) -> Self:
-        """The options with the defaults of `--quick`."""
         return cls(quick=True, **cls.QUICK)
 
     def check(self) -> None:
@@ -141,5 +136,4 @@ class TrainingOptions(ResumableOptions):
 
     @property
     def all_seeds(self) -> range:
-        """Every seed."""
         return range(self.first_seed, self.first_seed + self.seeds)

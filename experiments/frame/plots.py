@@ -1,7 +1,6 @@
 """A picture of each diagnostic, drawn on axes that the caller has made.
 
-Curves come as a mapping from the name of a model to its numbers. Logarithmic axes show no zeros:
-what is 0 is left out of the line, as is what is not finite.
+Logarithmic axes show no zeros: what is 0 is left out of the line, as is what is not finite.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,17 @@ from matplotlib.patches import Circle
 from experiments.frame.figures import PALETTE
 from jaxrnn.diagnostics import Cost
 
+Curves = Mapping[str, Any]  # from the name of a model to its numbers
 _LOG10 = np.log(10)
 
 
-def draw_carry_norms(axes: Axes, norms: Mapping[str, Any]) -> None:
+def draw_carry_norms(axes: Axes, norms: Curves) -> None:
     """Norms `[T]` of the carry over the steps."""
     _curves(axes, {name: _positive(values) for name, values in norms.items()})
     axes.set(yscale="log", xlabel="step t", ylabel="norm of the carry ‖hₜ‖")
 
 
-def draw_gradient_norms(
-    axes: Axes, recurrent: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> None:
+def draw_gradient_norms(axes: Axes, recurrent: Curves, inputs: Curves) -> None:
     """Norms `[updates]` of the gradients of recurrent (solid) and input weights (dashed)."""
     _curves(axes, {f"{name}, recurrent": _positive(values) for name, values in recurrent.items()})
     _curves(axes, {f"{name}, input": _positive(values) for name, values in inputs.items()}, "--")
@@ -44,7 +42,7 @@ def draw_input_sensitivity(axes: Axes, sensitivity: Any, decades: float = 6.0) -
     axes.figure.colorbar(image, ax=axes, label=label, extend="min")
 
 
-def draw_last_output_sensitivity(axes: Axes, rows: Mapping[str, Any]) -> None:
+def draw_last_output_sensitivity(axes: Axes, rows: Curves) -> None:
     """Rows `[T]`: what the last output still hears, by how long ago it was."""
     for (name, row), color in _colored(rows):
         size = _positive(row)
@@ -53,7 +51,7 @@ def draw_last_output_sensitivity(axes: Axes, rows: Mapping[str, Any]) -> None:
     _legend(axes)
 
 
-def draw_memory_horizon(axes: Axes, horizons: Mapping[str, Any]) -> None:
+def draw_memory_horizon(axes: Axes, horizons: Curves) -> None:
     """Horizons of any shape: a dot for each, a bar for their median."""
     for index, ((name, values), color) in enumerate(_colored(horizons)):
         known = np.ravel(np.asarray(values, float))
@@ -80,19 +78,17 @@ def draw_jacobian_spectrum(axes: Axes, logs: Any, name: str, color: str = PALETT
     _legend(axes)
 
 
-def draw_lyapunov_exponents(axes: Axes, exponents: Mapping[str, Any]) -> None:
+def draw_lyapunov_exponents(axes: Axes, exponents: Curves) -> None:
     """Exponents `[N]`, the largest first; gradients explode above 0 and vanish below."""
     for (name, values), color in _colored(exponents):
         values = np.where(np.isfinite(values), np.asarray(values, float), np.nan)
-        axes.plot(
-            np.arange(1, len(values) + 1), values, "o-", markersize=3, color=color, label=name
-        )
+        axes.plot(np.arange(1, len(values) + 1), values, "o-", ms=3, color=color, label=name)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xlabel="number of the exponent", ylabel="Lyapunov exponent (nats per step)")
     _legend(axes)
 
 
-def draw_saturation(axes: Axes, shares: Mapping[str, Any]) -> None:
+def draw_saturation(axes: Axes, shares: Curves) -> None:
     """Shares `[T]` of saturated units over the steps."""
     _curves(axes, {name: 100 * np.asarray(values, float) for name, values in shares.items()})
     axes.set(xlabel="step t", ylabel="saturated units (%)", ylim=(-2, 102))

@@ -6,15 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from rich import progress as columns
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 class Bar:
@@ -24,13 +17,10 @@ class Bar:
         self.total, self.console = total, console
         self.done, self.start = 0.0, time.perf_counter()
         self.stop_requested = False
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+        self.progress = columns.Progress(
+            *(columns.TextColumn("{task.description}"), columns.BarColumn()),
+            *(columns.TaskProgressColumn(), columns.TimeElapsedColumn()),
+            *(columns.TextColumn("left"), columns.TimeRemainingColumn()),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -39,7 +29,6 @@ class Bar:
         self.task = self.progress.add_task("", total=total)
 
     def stage(self, name: str) -> None:
-        """Names what is running now."""
         self.progress.update(self.task, description=name)
 
     def advance(self, work: float = 1) -> None:
@@ -60,10 +49,7 @@ class Bar:
         self.console.print(line, markup=False)
 
     def interrupt(self, signal_number, frame) -> None:
-        """Remembers the first Ctrl-C and obeys the second at once.
-
-        An interrupt in the middle of a compilation can end in a crash when Python exits.
-        """
+        """Remembers the first Ctrl-C, which can crash Python in a compilation; obeys the second."""
         if self.stop_requested:
             signal.default_int_handler(signal_number, frame)
         self.stop_requested = True

@@ -51,14 +51,10 @@ class RunFolder:
             raise ExperimentError(f"cannot write to {self.wanted}: {error}") from error
 
     def path(self, name: str) -> Path:
-        """Where to write the file called `name`."""
         return self.partial / name
 
     def write(self, name: str, content: Any) -> None:
-        """Writes rows to a `.csv`, content to a `.json`, arrays to a `.npz`, or text.
-
-        Rows are mappings with the same keys; without rows no file is written.
-        """
+        """Writes rows with the same keys to a `.csv`, if any; or `.json`, `.npz`, text."""
         suffix = Path(name).suffix
         if suffix == ".json":
             self.write_text(name, json.dumps(content, indent=2, default=_plain) + "\n")

@@ -55,7 +55,6 @@ def mean_and_spread(values: np.ndarray, digits: int = 1) -> str:
 
 
 def median_and_quartiles(values: np.ndarray, digits: int = 2) -> str:
-    """The median, with the quartiles in brackets."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return f"{middle:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 

@@ -37,7 +37,6 @@ class Table(NamedTuple):
 
 
 def show(table: Table, console: Console | None = None) -> None:
-    """Prints the table."""
     shown = RichTable(title=table.title, title_justify="left")
     for index, column in enumerate(table.columns):
         shown.add_column(column, justify="left" if index < table.num_names else "right")
@@ -47,7 +46,6 @@ def show(table: Table, console: Console | None = None) -> None:
 
 
 def markdown(table: Table) -> str:
-    """The table as a Markdown section."""
     rules = ["---" if index < table.num_names else "--:" for index in range(len(table.columns))]
     lines = ["| " + " | ".join(row) + " |" for row in (table.columns, rules, *table.rows)]
     return "\n".join([f"## {table.title}", "", *lines, ""])

@@ -17,10 +17,7 @@ def interleaved_seconds(
     advance: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, np.ndarray]:
-    """Seconds of every subject in every round, `[rounds]` each, after one call unmeasured.
-
-    The order turns by one from round to round, so that none always follows the same other.
-    """
+    """Seconds `[rounds]` of every subject after one unmeasured call; their order turns by one."""
     names = list(subjects)
     for name in names:
         jax.block_until_ready(subjects[name]())
@@ -50,5 +47,4 @@ def temporary_bytes(compiled: Any) -> float:
 
 
 def temporary_mib(compiled: Any) -> float:
-    """The same in MiB."""
     return temporary_bytes(compiled) / MIB

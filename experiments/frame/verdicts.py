@@ -16,7 +16,6 @@ class Verdict(NamedTuple):
 
     @property
     def word(self) -> str:
-        """How it ended."""
         return "not run" if self.passed is None else "pass" if self.passed else "FAIL"
 
 
@@ -27,36 +26,28 @@ class Expectation(NamedTuple):
     criterion: str
 
     def verdict(self, measured: str, passed: Any) -> Verdict:
-        """What came of it."""
         return Verdict(*self, measured, bool(passed))
 
     def not_run(self) -> Verdict:
-        """What an interrupted run has to say of it."""
         return Verdict(*self, "-", None)
 
     def judge(self, measure: Callable[..., tuple[str, Any]], *parts: Any) -> Verdict:
-        """What `measure(*parts)` says, `(measured, passed)`; not run while a part is missing.
-
-        A part is missing when it is None, or when nothing is in it.
-        """
+        """What `measure(*parts)` says, `(measured, passed)`; not run if a part is None or empty."""
         if any(part is None or (hasattr(part, "__len__") and len(part) == 0) for part in parts):
             return self.not_run()
         return self.verdict(*measure(*parts))
 
 
 def verdict_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """All verdicts as a JSON file has them."""
     return [one._asdict() | {"word": one.word} for one in verdicts]
 
 
 def verdicts_table(title: str, verdicts: Sequence[Verdict]) -> Table:
-    """All verdicts, with what was measured."""
     rows = [(one.point, one.criterion, one.measured, one.word) for one in verdicts]
     return Table(title, ("point", "criterion", "measured", "verdict"), rows, num_names=4)
 
 
 def what_held(verdicts: Sequence[Verdict]) -> str:
-    """How many of the expectations held."""
     return f"{sum(one.passed is True for one in verdicts)} of {len(verdicts)} expectations held."
 
 

@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 import math
 from typing import Annotated

@@ -9,9 +9,7 @@ import numpy as np
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.gradients.config import Config
 from experiments.gradients.jacobians import STATES, Gated, Swept, Worked
-from experiments.gradients.measure import Results
-from experiments.gradients.precision import IN_LIBRARY, Grown, Saturated
-from experiments.gradients.train import (
+from experiments.gradients.measure import (
     CELLS,
     CLIPPING,
     LSTM,
@@ -19,10 +17,20 @@ from experiments.gradients.train import (
     TANH,
     TRUNCATION,
     VANISHING_GAIN,
+    Results,
     Trained,
     settings_of,
 )
-from experiments.gradients.warning import EXPLODING, HEALTHY, MAX_NORM, VANISHING, Warned
+from experiments.gradients.warning import (
+    EXPLODING,
+    HEALTHY,
+    IN_LIBRARY,
+    MAX_NORM,
+    VANISHING,
+    Grown,
+    Saturated,
+    Warned,
+)
 
 LEARNED, NOT_LEARNED = 0.9, 0.5
 CURVED = ("tanh", "relu")

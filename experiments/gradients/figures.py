@@ -1,5 +1,3 @@
-"""The figures: the radius, gates, number formats, warnings, clipping and truncation."""
-
 import math
 
 import numpy as np
@@ -14,15 +12,13 @@ from experiments.frame.plots import (
 )
 from experiments.gradients.config import UPDATES_PER_EPOCH, Config
 from experiments.gradients.jacobians import CELLS, KERNELS
-from experiments.gradients.measure import Results
-from experiments.gradients.precision import ARGUMENTS, FORMATS, INPUT_SCALES
-from experiments.gradients.train import EXPLODING_GAIN, NUM_SYMBOLS, VANISHING_GAIN
+from experiments.gradients.measure import EXPLODING_GAIN, NUM_SYMBOLS, VANISHING_GAIN, Results
+from experiments.gradients.warning import ARGUMENTS, FORMATS, INPUT_SCALES
 
 SHOWN_GAINS, SHOWN_RATE = 5, 0.02
 
 
 def radius(config: Config, results: Results) -> Figure:
-    """Exponents and norms, a column for each activation."""
     gains, swept = np.array(config.gains), results.radius
     places = np.unique(np.linspace(0, len(gains) - 1, SHOWN_GAINS).astype(int))
     canvas = new_figure(10, 5.6)
@@ -45,7 +41,6 @@ def radius(config: Config, results: Results) -> Figure:
 
 
 def gates(config: Config, results: Results) -> Figure:
-    """Sensitivities of the first seed, and the spectra of two cells."""
     canvas = new_figure(10, 3.8)
     left, right = canvas.subplots(1, 2)
     first = {name: one.sensitivity[0] for name, one in results.gates.items()}
@@ -59,7 +54,6 @@ def gates(config: Config, results: Results) -> Figure:
 
 
 def formats(config: Config, results: Results) -> Figure:
-    """The slope of tanh, saturated units, and growth."""
     canvas = new_figure(10, 3.4)
     left, middle, right = canvas.subplots(1, 3)
     for name, style in line_styles(FORMATS).items():
@@ -88,7 +82,6 @@ def _draw_growth(axis, one):
 
 
 def warnings(config: Config, results: Results) -> Figure:
-    """Norms of the carry and sensitivities of the three networks."""
     canvas, warned = new_figure(10, 3.4), results.warnings
     left, middle, right = canvas.subplots(1, 3)
     draw_carry_norms(left, {name: one.norms for name, one in warned.items()})
@@ -101,7 +94,6 @@ def warnings(config: Config, results: Results) -> Figure:
 
 
 def clipping(config: Config, results: Results) -> Figure:
-    """Accuracy and gradient norm of every seed."""
     canvas = new_figure(10, 3.4)
     left, right = canvas.subplots(1, 2)
     colors = {VANISHING_GAIN: PALETTE[0], EXPLODING_GAIN: PALETTE[1]}
@@ -118,7 +110,6 @@ def clipping(config: Config, results: Results) -> Figure:
 
 
 def truncation(config: Config, results: Results) -> Figure:
-    """Accuracy by delay and truncation, and over the updates at the longest delay, by cell."""
     cells = list(dict.fromkeys(one.setting.cell for one in results.truncation))
     canvas = new_figure(10, 3 * len(cells))
     axes = canvas.subplots(len(cells), 2, squeeze=False)
@@ -156,7 +147,6 @@ def _draw_map(axis, config, trained):
 
 
 def _draw_accuracy(axis, fitted, **style):
-    """A line a seed."""
     values = fitted.of_epochs()["accuracy"]
     axis.plot(_updates(values), 100 * values.T, **style)
     axis.set(xlabel="update", ylabel="accuracy (%)", ylim=(0, 102))

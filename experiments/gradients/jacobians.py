@@ -20,11 +20,7 @@ from jaxrnn.diagnostics import (
 ALPHA, INPUTS, STATES = 0.5, (2.0, 0.0, 4.0), (1.0, 0.5, 2.25)
 PRODUCT_UNITS, PRODUCT_STEPS = 8, 12
 
-ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
-    "linear": lambda u: u,
-    "tanh": jnp.tanh,
-    "relu": jax.nn.relu,
-}
+ACTIVATIONS: Mapping[str, Any] = {"linear": lambda u: u, "tanh": jnp.tanh, "relu": jax.nn.relu}
 KERNELS = ORTHOGONAL, GAUSSIAN = "orthogonal", "Gaussian"
 NUM_INPUTS = 4
 
@@ -42,23 +38,15 @@ CELLS: Mapping[str, Callable[[int, int], jr.Cell]] = {
 
 
 class Worked(NamedTuple):
-    """What was computed of the examples.
+    """What was computed of the examples."""
 
-    Attributes:
-        in_order: Distance of ∂h_T/∂h₀ from J_T ⋯ J₁, relative to it.
-        reversed: Its distance from J₁ ⋯ J_T.
-        average: h₁, h₂, h₃ and ∂h₃/∂h₀ of an exponential average from h₀ = 0.
-        detached: The same, with the carry detached after the second step.
-    """
-
-    in_order: float
-    reversed: float
-    average: tuple[float, ...]
-    detached: tuple[float, ...]
+    in_order: float  # distance of ∂h_T/∂h₀ from J_T ⋯ J₁, relative to it
+    reversed: float  # its distance from J₁ ⋯ J_T
+    average: tuple[float, ...]  # h₁, h₂, h₃ and ∂h₃/∂h₀ of an exponential average from h₀ = 0
+    detached: tuple[float, ...]  # the same, with the carry detached after the second step
 
 
 def work_out(seed: int) -> Worked:
-    """The product of Jacobians of a tanh cell, and the average."""
     cell = jr.elman(PRODUCT_UNITS)
     keys = jax.random.split(jax.random.key(seed))
     params, xs = cell.init(keys[0], 2), 0.3 * jax.random.normal(keys[1], (PRODUCT_STEPS, 2))
@@ -98,30 +86,22 @@ def _average(cut: bool) -> tuple[float, ...]:
 
 
 class Swept(NamedTuple):
-    """One activation at every radius.
+    """One activation at every radius."""
 
-    Attributes:
-        exponents: Largest Lyapunov exponents, nats a step, `[kernels, gains, S]`.
-        norms: Of the carry after every step, `[kernels, gains, S, T]`.
-        means: Over the units, of the carry after every step, `[kernels, gains, S, T]`.
-    """
-
-    exponents: np.ndarray
-    norms: np.ndarray
-    means: np.ndarray
+    exponents: np.ndarray  # largest Lyapunov exponents, nats a step, [kernels, gains, S]
+    norms: np.ndarray  # of the carry after every step, [kernels, gains, S, T]
+    means: np.ndarray  # over the units, of the carry after every step, [kernels, gains, S, T]
 
 
 def sweep(config: Config, activation: str) -> Swept:
     """All kernels, radii and seeds of one activation in one call."""
     cell = jr.elman(config.num_units, ACTIVATIONS[activation])
-    transient = config.num_steps // 5
+    first = config.num_steps // 5
 
     @jax.jit
     @jax.vmap
     def look(params, xs):
-        exponents = lyapunov_exponents(
-            cell, params, xs, num_exponents=1, num_transient_steps=transient
-        )
+        exponents = lyapunov_exponents(cell, params, xs, num_exponents=1, num_transient_steps=first)
         return exponents[0], jr.unroll(cell, params, xs).outputs
 
     problems = [
@@ -159,17 +139,11 @@ def recurrent_kernel(kind: str, num_units: int, seed: int) -> np.ndarray:
 
 
 class Gated(NamedTuple):
-    """One cell as it is drawn.
+    """One cell as it is drawn."""
 
-    Attributes:
-        sensitivity: Of the last output to every input, `[S, T]`.
-        horizons: Steps back until `HEARD` of the largest sensitivity is left, `[S]`.
-        exponents: The largest Lyapunov exponent, nats a step, `[S]`.
-    """
-
-    sensitivity: np.ndarray
-    horizons: np.ndarray
-    exponents: np.ndarray
+    sensitivity: np.ndarray  # of the last output to every input, [S, T]
+    horizons: np.ndarray  # steps back until `HEARD` of the largest sensitivity is left, [S]
+    exponents: np.ndarray  # the largest Lyapunov exponent, nats a step, [S]
 
     @property
     def reach(self) -> np.ndarray:
@@ -201,7 +175,6 @@ def spectrum(config: Config, name: str) -> np.ndarray:
 
 
 def _drawn(config, name):
-    """The cell, and parameters and inputs of every seed."""
     cell = CELLS[name](config.num_units, config.num_steps)
     keys = jax.vmap(jax.random.key)(np.array(config.all_seeds))
     params = jax.vmap(lambda key: cell.init(key, NUM_INPUTS))(keys)

@@ -1,22 +1,18 @@
-"""What is reported: tables and figures of whatever was done."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.gradients import figures
 from experiments.gradients.config import Config
 from experiments.gradients.expect import CURVED, LEARNED, judged
 from experiments.gradients.jacobians import KERNELS, Gated, Swept
-from experiments.gradients.measure import Results
-from experiments.gradients.precision import INPUT_SCALES, Grown, Saturated
-from experiments.gradients.train import Trained
-from experiments.gradients.warning import RECENT, VANISHING, Warned
+from experiments.gradients.measure import Results, Trained
+from experiments.gradients.warning import INPUT_SCALES, RECENT, VANISHING, Grown, Saturated, Warned
 
 CLAIM = (
     "The gradient of a recurrent network passes through the product J(t) J(t-1) ... J(k+1) of its "
@@ -45,15 +41,12 @@ CAPTIONS = {
 
 def report(config: Config, results: Results) -> Report:
     """A table and a picture of every question that was asked, and the trainings."""
+    captions = {name: caption for name, caption in CAPTIONS.items() if getattr(results, name)}
     return Report(
         CLAIM,
         verdicts=judged(config, results),
         trainings=[_training(config, one) for one in (*results.truncation, *results.clipping)],
-        pictures=[
-            Picture(name, getattr(figures, name)(config, results), caption)
-            for name, caption in CAPTIONS.items()
-            if getattr(results, name)
-        ],
+        pictures=Picture.drawn(figures, captions, config, results),
         tables=[
             table(config, getattr(results, name))
             for name, table in TABLES.items()

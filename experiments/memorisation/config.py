@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +38,6 @@ class Config(ResumableOptions):
     """Seed of the passages, and of the training if there is one."""
 
     def training(self) -> Training:
-        """The options with which `characters` trains the models."""
         shared = ("epochs", "parameters", "training_share", "seed")
         own = {name: getattr(self, name) for name in shared}
         return Training(models=MIXERS, modes=("carried",), **own)

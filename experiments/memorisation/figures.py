@@ -1,22 +1,26 @@
-"""The figures: a passage as the page shows it, maps of it, and how far back models reach."""
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from experiments.data.topics import ALPHABET
 from experiments.frame.figures import PALETTE, new_figure
 from experiments.frame.plots import draw_input_sensitivity
-from experiments.memorisation.measure import Results
-from experiments.memorisation.page import DECADES, shares_of_largest
+from experiments.memorisation.measure import Results, Traced
 
+DECADES = 3  # from the darkest shade to none
+DIGITS = 3
+TEMPLATE = Path(__file__).with_name("page.html")
 COLUMNS = 32
 LEAST = 1e-4  # per cent, where the curves by distance end
 SHADES = LinearSegmentedColormap.from_list("shades", ["white", "#56B4E9"])
 
 
 def passage(results: Results) -> Figure:
-    """The first passage, pointed at one character, in all models."""
     text, traced = results.passages[0].prompt, results.traced
     at, num_rows = pointed_at(text), -(-len(text) // COLUMNS)
     canvas = new_figure(4.2 * len(traced), 1.2 + 0.27 * num_rows)
@@ -54,7 +58,6 @@ def pointed_at(text: str) -> int:
 
 
 def maps(results: Results) -> Figure:
-    """All predictions of the first passage by all characters of it."""
     canvas = new_figure(4.6 * len(results.traced), 3.8)
     panels = canvas.subplots(1, len(results.traced), squeeze=False)[0]
     for axes, one in zip(panels, results.traced, strict=True):
@@ -65,7 +68,6 @@ def maps(results: Results) -> Figure:
 
 
 def reach(results: Results) -> Figure:
-    """The share of the dependence by distance, and what lies further back than a distance."""
     canvas = new_figure(10, 4)
     left, right = canvas.subplots(1, 2)
     for one, color in zip(results.traced, PALETTE, strict=False):
@@ -79,3 +81,44 @@ def reach(results: Results) -> Figure:
         axes.set(xscale="log", xlabel="characters back")
         axes.legend()
     return canvas
+
+
+def interactive_page(results: Results) -> str:
+    data = {
+        "decades": DECADES,
+        "passages": [{"topic": one.topic, "text": one.prompt} for one in results.passages],
+        "models": [
+            {
+                "name": one.model.mixer,
+                "label": one.model.label,
+                "passages": [_passage(one, index) for index in range(len(results.passages))],
+            }
+            for one in results.traced
+        ],
+    }
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    before, after = TEMPLATE.read_text(encoding="utf-8").split("DATA</script>")
+    return f"{before}{text}</script>{after}"
+
+
+def shares_of_largest(strength: np.ndarray) -> np.ndarray:
+    """A row of strengths as shares of its largest, with `DIGITS` digits; all 0 if it is."""
+    largest = strength.max(initial=0)
+    return np.array([_short(value / largest) if largest else 0 for value in strength])
+
+
+def _passage(one: Traced, index: int) -> dict[str, Any]:
+    pairs = zip(one.likeliest[index], one.probabilities[index], strict=True)
+    return {
+        "bits": float(-np.log2(one.truth[index]).mean()),
+        "rows": [shares_of_largest(row[:t]).tolist() for t, row in enumerate(one.strength[index])],
+        "likeliest": [
+            [(ALPHABET[token], _short(chance)) for token, chance in zip(*both, strict=True)]
+            for both in pairs
+        ],
+        "truth": [_short(chance) for chance in one.truth[index]],
+    }
+
+
+def _short(share) -> float:
+    return float(f"{share:.{DIGITS}g}")

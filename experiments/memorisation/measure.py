@@ -34,7 +34,6 @@ class Traced(NamedTuple):
 
     @property
     def bits(self) -> float:
-        """Bits per character of the passages."""
         return float(-np.log2(self.truth).mean())
 
     def by_distance(self) -> np.ndarray:
@@ -82,12 +81,11 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             if given is None:
                 known = corpus.training.values()
                 fitted = train(training, model, "carried", known, checkpoints, bar.advance)
-            params = loaded[model] if fitted is None else fitted.params
+            params = loaded[model] if fitted is None else fitted.params_of(0)
             traced = connect(model, params, texts)._replace(fitted=fitted)
             bar.advance()
             bar.finish_stage(f"{model.label}: {traced.bits:.2f} bits per character")
-            results = results._replace(traced=(*results.traced, traced))
-            yield results
+            yield (results := results._replace(traced=(*results.traced, traced)))
 
 
 class Read(NamedTuple):
@@ -136,6 +134,4 @@ def asked_logit(model: Sized) -> jr.Layer:
         asked = jnp.take_along_axis(rollout.outputs, read.asked[..., None], -1)
         return rollout._replace(outputs=asked - rollout.outputs.mean(-1, keepdims=True))
 
-    return body._replace(
-        unroll=unroll, num_outputs=lambda num_inputs: 1, num_feature_axes=Read(1, 0)
-    )
+    return body._replace(unroll=unroll, num_outputs=lambda _: 1, num_feature_axes=Read(1, 0))

@@ -1,20 +1,18 @@
-"""What is reported: the page to point at, and how far back the models reach."""
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.models import count_params
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.memorisation import figures
 from experiments.memorisation.config import Config
+from experiments.memorisation.figures import interactive_page
 from experiments.memorisation.measure import Results, Traced
-from experiments.memorisation.page import interactive_page
 
 CLAIM = (
     "Models with similar bits per character can use their context in different ways. The page "
@@ -42,7 +40,6 @@ HIDDEN = Expectation(
 
 
 def report(config: Config, results: Results) -> Report:
-    """The page, and what the models traced so far depend on."""
     traced = results.traced
     if not traced:
         return Report(CLAIM, verdicts=judged(traced))
@@ -54,10 +51,7 @@ def report(config: Config, results: Results) -> Report:
             for one in traced
             if one.fitted is not None
         ],
-        pictures=[
-            Picture(name, getattr(figures, name)(results), caption)
-            for name, caption in CAPTIONS.items()
-        ],
+        pictures=Picture.drawn(figures, CAPTIONS, results),
         tables=[_reach_table(traced)],
         found=[
             f"{one.model.label}: {one.bits:.2f} bits per character on the passages; "
@@ -76,7 +70,6 @@ def report(config: Config, results: Results) -> Report:
 
 
 def judged(traced: Sequence[Traced]) -> list[Verdict]:
-    """Both lines."""
     return [CAUSAL.judge(_causal, traced), HIDDEN.judge(_hidden, list(combinations(traced, 2)))]
 
 

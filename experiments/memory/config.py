@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from typing import Annotated
 
@@ -86,11 +84,9 @@ class Config(TrainingOptions):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Units and bits of every carry that is rounded."""
         return [(units, bits) for units in self.state_units for bits in self.state_bits]
 
     def seeds_of(self, task: str) -> range:
-        """The seeds of the trainings of a model on a task."""
         number = self.parity_seeds if task == "parity" else self.seeds
         return range(self.first_seed, self.first_seed + number)
 

@@ -1,7 +1,7 @@
 """Counts the states that all binary histories end in, and what can be read from them."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitter
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
 
@@ -110,9 +110,7 @@ def _without_params(advance, num_units, dtype):
         del params
         return jnp.zeros((*batch_shape, num_units), dtype)
 
-    return jr.simple_cell(
-        lambda key, num_inputs: (), advance, num_units, initial_carry=initial_carry
-    )
+    return jr.simple_cell(lambda *_: (), advance, num_units, initial_carry=initial_carry)
 
 
 def carries_of_all(cell: jr.Cell, params: Any, histories: np.ndarray) -> np.ndarray:
@@ -135,7 +133,6 @@ def one_bit(history_bits: int) -> Counted:
 
 
 def registers(pairs: Iterable[tuple[int, int]], history_bits: int) -> list[Counted]:
-    """Shift registers with so many numbers of so many bits."""
     histories, counted = all_histories(history_bits), []
     for units, bits in pairs:
         cell = shift_register(units, bits)
@@ -211,9 +208,7 @@ def reading_loss(params: Any, batch: tuple[Rounding, Any], key: Any) -> Any:
     return (losses * (ago >= 0)).sum() / (losses.shape[0] * (ago >= 0).sum()), {}
 
 
-def train_rounded(
-    config: Config, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
-) -> list[Counted]:
+def train_rounded(config: Config, checkpoints: Checkpoints, advance: Advance) -> list[Counted]:
     """Trains all pairs side by side, on the same histories, and counts what they tell apart."""
     num_pairs, updates = len(config.pairs), config.state_updates
     roundings = jax.tree.map(
@@ -227,9 +222,7 @@ def train_rounded(
 
     fitter = Fitter(reading_loss, optax.adam(optax.cosine_decay_schedule(1e-2, updates)))
     epochs, params = updates // UPDATES_PER_EPOCH, initial_params(config)
-    fitted = fitter.fit_seeds(
-        "rounded", params, batches, epochs, checkpoints, epoch_done=epoch_done
-    )
+    fitted = fitter.fit_seeds("rounded", params, batches, epochs, checkpoints, advance=advance)
     return count_rounded(config, fitted.params)
 
 

@@ -83,7 +83,6 @@ SIGNS_HELP = Expectation(
 
 
 def judged(config: Config, results: Results) -> list[Verdict]:
-    """All expectations, as far as they were run."""
     parity = {one.model: one for one in results.trained if one.task == "parity"}
     if len(config.longer) == 1:
         parity = {}
@@ -99,7 +98,6 @@ def judged(config: Config, results: Results) -> list[Verdict]:
 
 
 def counting(counted: Sequence[Counted]) -> tuple[str, Any]:
-    """Over every cell and number of steps."""
     faults = sum(
         np.sum((one.states > one.most_states) | (one.bits_right > one.most_bits_right + 1e-12))
         for one in counted
@@ -109,7 +107,6 @@ def counting(counted: Sequence[Counted]) -> tuple[str, Any]:
 
 
 def registers(counted: Sequence[Counted]) -> tuple[str, Any]:
-    """Equality, at every number of steps."""
     reached = [(one.states == one.most_states).all() for one in counted]
     return f"{share(reached)} registers", all(reached)
 
@@ -158,7 +155,6 @@ def holds(scores: np.ndarray) -> Any:
 
 
 def claim_of(one: Trained) -> Claim:
-    """What the sources say of it."""
     claims = CLAIMS[one.task].items()
     return next((claim for claim, models in claims if one.model in models.split()), UNKNOWN)
 

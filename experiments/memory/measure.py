@@ -1,14 +1,14 @@
 """Counts, then trains a model on all tasks and seeds side by side, and asks it on longer rows."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.progress import progress_bar
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
@@ -79,13 +79,10 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             trained = train(config, model, checkpoints, bar.advance)
             shown = ", ".join(f"{one.task} {100 * one.chosen[0]:.0f} %" for one in trained)
             bar.finish_stage(f"{LABELS[model]}: {shown}")
-            results = results._replace(trained=(*results.trained, *trained))
-            yield results
+            yield (results := results._replace(trained=(*results.trained, *trained)))
 
 
-def train(
-    config: Config, model: str, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
-) -> list[Trained]:
+def train(config: Config, model: str, checkpoints: Checkpoints, advance: Advance) -> list[Trained]:
     """Trains all tasks and seeds in one program, as independent of each other as if alone."""
     width, network = make_network(model, config.num_params, config.num_blocks)
 
@@ -103,11 +100,10 @@ def train(
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
         every=10,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     scores = ask(config, network, fitted.params, rows_to_ask_on(config))
-    alone = jax.tree.map(lambda leaf: leaf[0], fitted.params)
-    sizes = width, jr.state_capacity_bits(network, alone)
+    sizes = width, jr.state_capacity_bits(network, fitted.params_of(0))
     trained, first = [], 0
     for task in config.tasks:
         here = slice(first, first := first + len(config.seeds_of(task)))

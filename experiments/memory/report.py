@@ -1,5 +1,3 @@
-"""What is reported of what was counted and learnt."""
-
 import collections
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,19 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.frame.figures import PALETTE, labels_once, line_styles, new_figure
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.memory.config import UPDATES_PER_EPOCH, Config
-from experiments.memory.expect import (
-    UNKNOWN,
-    WORDS,
-    claim_of,
-    disagreements,
-    holds,
-    judged,
-    learns,
-)
+from experiments.memory.expect import UNKNOWN, WORDS, claim_of, disagreements, holds, judged, learns
 from experiments.memory.measure import Results, Trained
 from experiments.memory.task import LABELS, MIXERS, TASKS
 
@@ -48,7 +38,6 @@ _STYLES = {name: {"label": LABELS[name], **style} for name, style in line_styles
 
 
 def report(config: Config, results: Results) -> Report:
-    """The counts, and the scores of the models that have been trained."""
     trained, verdicts = results.trained, judged(config, results)
     pictures = [Picture("counting", counting_figure(results), COUNTING)]
     tables = [_counts_table(results)]
@@ -175,13 +164,10 @@ def _count_rows(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def counting_figure(results: Results) -> Figure:
-    """A column for each number of bits the carry can have."""
     bounds = {one.capacity: one for one in results.registers}
     units = dict.fromkeys(one.units for one in results.registers)
     colors = dict(zip(units, PALETTE, strict=False))
-    lines = [(one, ":", "") for one in results.registers] + [
-        (one, "-", "o") for one in results.rounded
-    ]
+    lines = [(c, ":", "") for c in results.registers] + [(c, "-", "o") for c in results.rounded]
     canvas = new_figure(max(5, 2.2 * len(bounds) + 0.8), 4.8)
     axes = canvas.subplots(2, len(bounds), sharex=True, sharey="row", squeeze=False)
     for (top, bottom), (capacity, bound) in zip(axes.T, sorted(bounds.items()), strict=True):
@@ -206,8 +192,6 @@ def counting_figure(results: Results) -> Figure:
 
 
 def lengths_figure(results: Results, config: Config) -> Figure:
-    """A panel for each task, a curve for each model."""
-
     def finish(axis, task):
         axis.axvline(config.train_steps, color="gray", linestyle="--", linewidth=0.8)
         axis.axhline(TASKS[task].chance, color="black", linestyle=":", linewidth=0.9)
@@ -222,8 +206,6 @@ def lengths_figure(results: Results, config: Config) -> Figure:
 
 
 def training_figure(results: Results, config: Config) -> Figure:
-    """A panel for each task, a curve for each model: the mean of the seeds."""
-
     def draw(axis, one):
         right = one.fitted.of_epochs()["right"].mean(axis=0)
         updates = UPDATES_PER_EPOCH * np.arange(1, len(right) + 1)

@@ -39,9 +39,7 @@ class Task(NamedTuple):
     is_number: bool = False  # whether the answer is a number
 
 
-def make_examples(
-    task: Task, rng: np.random.Generator, lengths: np.ndarray, num_steps: int
-) -> Examples:
+def make_examples(task: Task, rng: np.random.Generator, lengths: Any, num_steps: int) -> Examples:
     """A row of each of `lengths [N]`, `[N, num_steps]`; a length is at least the task's least."""
     lengths = np.maximum(lengths, task.shortest)
     shape = (len(lengths), num_steps)
@@ -66,10 +64,7 @@ def _parity(rng, rows, lengths):
 
 
 def _copy(rng, rows, lengths):
-    """Bits in the first half, then a mark for each, to be answered by the bits in their order.
-
-    A row of an odd length ends with a blank.
-    """
+    """Bits, then a mark for each, to be answered by them in order; an odd row ends with a blank."""
     steps, half = np.arange(rows.tokens.shape[1]), (lengths // 2)[:, None]
     bits = rng.integers(0, 2, rows.tokens.shape)
     is_read, is_asked = steps < half, (half <= steps) & (steps < 2 * half)
@@ -90,10 +85,7 @@ def _selective_copy(rng, rows, lengths):
 
 
 def _induction(rng, rows, lengths):
-    """Symbols, a mark in the first half of the row, and a mark at its end.
-
-    The answer to the last mark is the symbol that followed the first.
-    """
+    """Symbols, a mark in the first half, and at the end one, to be answered by what followed it."""
     all_rows, last = np.arange(len(lengths)), lengths - 1
     symbols = rng.integers(0, NUM_SYMBOLS, rows.tokens.shape)
     rows.tokens[rows.mask] = symbols[rows.mask]

@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from typing import Annotated
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.fitting import Training
 from experiments.frame.stats import LEVEL
-from experiments.frame.trainings import Training
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.minimal.config import Config
 from experiments.minimal.forecasts import Entry, Forecasts, change_errors, difference
@@ -116,11 +116,7 @@ def baselines(entries: Sequence[Entry], leaks: Sequence[str]) -> tuple[str, Any]
     """The GRU comes first, its stateless twin second, baselines after them."""
     gru, stateless, *others = entries
     memory = difference(gru.one_step, stateless.one_step)
-    better = [
-        baseline.name
-        for baseline in others
-        if not difference(gru.one_step, baseline.one_step).low <= 0
-    ]
+    better = [one.name for one in others if not difference(gru.one_step, one.one_step).low <= 0]
     best = min(others, key=lambda entry: entry.one_step.mean())
     measured = (
         f"GRU {gru.one_step.mean():.3f}, stateless {stateless.one_step.mean():.3f}, best baseline "

@@ -1,16 +1,13 @@
-"""The figures: training, boundaries, baselines, horizons and forecasts."""
-
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.data.employment import INDUSTRIES
 from experiments.frame.figures import PALETTE, draw_seeds, new_figure
 from experiments.minimal.expect import CAUGHT, TOLERANCE
 from experiments.minimal.forecasts import change_errors
 from experiments.minimal.measure import Evaluated
-from experiments.minimal.task import scale, scaled_changes
+from experiments.minimal.task import INDUSTRIES, scale, scaled_changes
 from experiments.minimal.train import Trained
 
 GRAY = "#666666"
@@ -19,7 +16,6 @@ SHOWN = ("construction", "leisure_and_hospitality", "nondurable_goods", "utiliti
 
 
 def training(trainings: Sequence[Trained]) -> Figure:
-    """Loss, recurrent and input gradient norms, the short sequence beside the others."""
     short, others = (
         [one for one in trainings if (one.purpose == "overfit") == flag] for flag in (True, False)
     )
@@ -51,7 +47,6 @@ def training(trainings: Sequence[Trained]) -> Figure:
 
 
 def _draw(axis, trained, name, window, style):
-    """Every seed thin, and the median of the seeds."""
     fitted, (color, line) = trained.fitted, style
     values = fitted.of_good_seeds(fitted.of_updates()[name])
     if len(values):
@@ -62,7 +57,6 @@ def _draw(axis, trained, name, window, style):
 
 
 def baselines(evaluated: Evaluated) -> Figure:
-    """Errors one step ahead, for the industries seen and those held out."""
     entries = sorted(evaluated.entries, key=lambda entry: -entry.one_step.mean())
     entries = [entry for entry in entries if entry.name != "seasonal naive"]
     left_out = next(one for one in evaluated.entries if one.name == "seasonal naive")
@@ -86,7 +80,6 @@ def baselines(evaluated: Evaluated) -> Figure:
 
 
 def horizons(evaluated: Evaluated) -> Figure:
-    """Teacher-forced against free-running, and free-running against the baselines."""
     forecasts, task = evaluated.forecasts, evaluated.task
     truth = scaled_changes(task, task.test_from)
     months = np.arange(1, forecasts.free.shape[-1] + 1)
@@ -118,7 +111,6 @@ def horizons(evaluated: Evaluated) -> Figure:
 
 
 def forecasts(evaluated: Evaluated) -> Figure:
-    """Two industries seen and two held out: the truth, the GRU and the best baseline."""
     task, made = evaluated.task, evaluated.forecasts
     unit, changes = scale(task.changes, task.test_from), task.changes
     origin, horizon = int(made.origins[0]), made.free.shape[-1]
@@ -150,7 +142,6 @@ def forecasts(evaluated: Evaluated) -> Figure:
 
 
 def boundaries(evaluated: Evaluated) -> Figure:
-    """How far each right and wrong way is from the sequences alone."""
     ways = evaluated.boundaries[::-1]
     floor = 1e-8
     canvas = new_figure(8, 3.6)

@@ -92,10 +92,7 @@ def fit_autoregression(series: np.ndarray, order: int, ridge: float) -> np.ndarr
 
 
 def one_step_errors(forecast: Forecaster, task: Task, start: int, stop: int) -> np.ndarray:
-    """Absolute errors of the changes in months `start` to `stop`, from all before each, `[E, ·]`.
-
-    In units of `scale` before `start`.
-    """
+    """Absolute errors in months `start` to `stop`, `[E, ·]`, in units of `scale` before `start`."""
     forecasts = [forecast(task.changes[:, :month], 1)[:, 0] for month in range(start, stop)]
     errors = np.abs(np.stack(forecasts, axis=1) - task.changes[:, start:stop])
     return errors / scale(task.changes, start)
@@ -207,11 +204,8 @@ class Entry(NamedTuple):
 
     name: str  # what it is called
     chosen: str  # what was chosen for it on the validation months
-    # [S, E, N], errors in the test months, each forecast from the truth before it
-    one_step: np.ndarray
-    # [S, E, O, H], errors of the level so many months after the origin; None for a model that was
-    # not run freely
-    levels: Any
+    one_step: np.ndarray  # [S, E, N], errors in the test months, from the truth before each
+    levels: Any  # [S, E, O, H], errors of the level after the origin; None: not run freely
 
 
 def model_entry(
@@ -227,7 +221,6 @@ def model_entry(
 
 
 def baseline_entry(baseline: Baseline, task: Task, origins: np.ndarray, horizon: int) -> Entry:
-    """The errors of a baseline, as of one seed."""
     unit = scale(task.changes, task.test_from)
     errors = one_step_errors(baseline.forecast, task, task.test_from, task.changes.shape[1])
     free = [baseline.forecast(task.changes[:, :origin], horizon) / unit for origin in origins]
@@ -248,9 +241,6 @@ def change_errors(forecasts: np.ndarray, truth: np.ndarray, origins: np.ndarray)
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> Interval:
-    """The mean of `one - other`, errors `[S, E, N]`, with an interval over blocks of months.
-
-    Months are what is drawn: industries move together, and seeds share the data.
-    """
+    """The mean of `one - other`, `[S, E, N]`, over blocks of months: industries move together."""
     by_month = one.mean(axis=(0, 1)) - other.mean(axis=(0, 1))
     return bootstrap(by_month, resamples=RESAMPLES, block=BLOCK)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.data.employment import load_employment
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
@@ -30,7 +29,13 @@ from experiments.minimal.probes import (
     probe_boundaries,
     probe_padding,
 )
-from experiments.minimal.task import Task, make_task, scaled_changes, training_changes
+from experiments.minimal.task import (
+    Task,
+    load_employment,
+    make_task,
+    scaled_changes,
+    training_changes,
+)
 from experiments.minimal.train import Setting, Trained, overfit, train
 
 PIECES = (30, 17, 24)
@@ -49,22 +54,17 @@ class Evaluated(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     overfit: Trained  # the training on the short sequence
     choices: tuple[Trained, ...] = ()  # every setting to choose from
-    # the chosen setting and its stateless twin, trained for the test
-    finals: tuple[Trained, ...] = ()
+    finals: tuple[Trained, ...] = ()  # the best and its stateless twin, for the test
     evaluated: Evaluated | None = None  # what the test and the probes say
 
     @property
     def trainings(self) -> list[Trained]:
-        """All trainings, in the order in which they were run."""
         return [self.overfit, *self.choices, *self.finals]
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """One training after the other, and at last the evaluation."""
     task = make_task(load_employment(), config.test_from)
     settings = settings_to_choose_from(config)
     epochs = config.updates // UPDATES_PER_EPOCH
@@ -80,15 +80,13 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             bar.stage(setting.name)
             trained = _train_to_choose(config, task, setting, checkpoints, bar.advance)
             bar.finish_stage(f"{setting.name}: validation error {trained.error:.3f}")
-            results = results._replace(choices=(*results.choices, trained))
-            yield results
+            yield (results := results._replace(choices=(*results.choices, trained)))
         best = min(results.choices, key=lambda trained: trained.error).setting
         for setting in (best, best._replace(stateless=True)):
             bar.stage(f"{setting.name}, for the test")
             series = training_changes(task, task.test_from)
             trained = train(config, "test", setting, series, checkpoints, bar.advance)
-            results = results._replace(finals=(*results.finals, trained))
-            yield results
+            yield (results := results._replace(finals=(*results.finals, trained)))
         bar.stage("probes and forecasts")
         yield results._replace(evaluated=evaluate(config, task, *results.finals))
         bar.advance()
@@ -102,10 +100,10 @@ def settings_to_choose_from(config: Config) -> list[Setting]:
     return list(dict.fromkeys(settings))
 
 
-def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
+def _train_to_choose(config, task, setting, checkpoints, advance) -> Trained:
     """Trains on the months before those to choose by, and scores the training industries there."""
     cut = task.validation_from
-    trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, epoch_done)
+    trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, advance)
     known = scaled_changes(task, cut)[task.is_training, : task.test_from]
     forecasts = one_step_runner(setting, trained.fitted.params)(known)
     errors = np.abs(forecasts - known[:, 1:])[..., cut - 1 :].mean(axis=(1, 2))
@@ -113,7 +111,6 @@ def _train_to_choose(config, task, setting, checkpoints, epoch_done) -> Trained:
 
 
 def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Evaluated:
-    """Everything that is asked of the trained models."""
     good, other = _good_params(gru), _good_params(stateless)
     one = jax.tree.map(lambda leaf: leaf[0], good)
     series = scaled_changes(task, task.test_from)

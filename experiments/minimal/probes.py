@@ -92,10 +92,8 @@ def probe_boundaries(
 ) -> list[Difference]:
     """Several sequences in one row, done right and in five wrong ways.
 
-    Args:
-        run: As `boundary_runner` makes it.
-        series: `[len(lengths), T]`; of row n the first `lengths[n]` steps are used.
-        lengths: Not below 2.
+    `run` is as `boundary_runner` makes it; of row n of `series [N, T]` the first `lengths[n]` steps
+    are used, at least 2.
     """
     pieces = [
         jnp.asarray(row[None, :length, None], jnp.float32)
@@ -149,10 +147,7 @@ def _difference(one, other):
 
 
 def changed_by_what_is_hidden(task: Task) -> list[str]:
-    """What of the training changes when the test months and the industries held out are others.
-
-    Names of the parts that changed; nothing when the split is right.
-    """
+    """What in training changes with the months and industries held out; nothing, if it is right."""
     hidden = np.ones_like(task.changes, bool)
     hidden[task.is_training, : task.test_from] = False
     noise = 100 * np.random.default_rng(0).normal(size=task.changes.shape)

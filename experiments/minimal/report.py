@@ -1,21 +1,18 @@
-"""What is reported: errors beside those of baselines, the trainings, and the figures."""
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.data.employment import INDUSTRIES
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.minimal import figures
 from experiments.minimal.config import Config
 from experiments.minimal.expect import judged
 from experiments.minimal.forecasts import Entry, change_errors, difference
 from experiments.minimal.measure import Evaluated, Results
-from experiments.minimal.task import HELD_OUT, scaled_changes
+from experiments.minimal.task import HELD_OUT, INDUSTRIES, scaled_changes
 
 CLAIM = (
     "Six checks verify that a recurrent network is wired, trained and evaluated correctly. Here "
@@ -40,7 +37,6 @@ OF_EVALUATED = {
 
 
 def report(config: Config, results: Results) -> Report:
-    """The six verdicts; errors and forecasts once they have been evaluated."""
     trainings = _trainings(config, results)
     pictures = [Picture("training", figures.training(results.trainings), TRAINING)]
     tables = [_trainings_table(results)]
@@ -49,10 +45,7 @@ def report(config: Config, results: Results) -> Report:
         files["errors.csv"] = _error_rows(evaluated)
         tables += [_errors_table(evaluated), _generation_table(evaluated)]
         tables.append(_boundaries_table(evaluated))
-        pictures += [
-            Picture(name, getattr(figures, name)(evaluated), caption)
-            for name, caption in OF_EVALUATED.items()
-        ]
+        pictures += Picture.drawn(figures, OF_EVALUATED, evaluated)
         found = _comparisons(evaluated.entries)
     return Report(
         CLAIM,
@@ -165,7 +158,6 @@ def _boundaries_table(evaluated: Evaluated) -> Table:
 
 
 def _comparisons(entries: Sequence[Entry]) -> list[str]:
-    """Who wins, in words, with the interval."""
     gru, *others = entries
     best = min(others[1:], key=lambda entry: entry.one_step.mean())
     sentences = []

@@ -1,7 +1,6 @@
 """Trains all seeds of one setting side by side, on the industries or on one short sequence."""
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 import optax
 
 import jaxrnn as jr
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
 
@@ -28,7 +27,6 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the setting is called in tables and files."""
         kind = "stateless" if self.stateless else "GRU"
         return f"{kind} {self.width}, truncation {self.truncation}"
 
@@ -44,7 +42,6 @@ class Trained(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the training is called in tables and files."""
         return f"{self.purpose}: {self.setting.name}"
 
     @property
@@ -111,7 +108,6 @@ def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
 
 
 def initial_params(setting: Setting, seeds: Any) -> Any:
-    """The parameters of every seed."""
     model = make_model(setting.width)
     return jax.vmap(lambda seed: model.init(jax.random.key(seed), 1))(seeds)
 
@@ -122,12 +118,9 @@ def train(
     setting: Setting,
     series: np.ndarray,
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Trained:
-    """Trains every seed on series `[E, T]`; noise and factors are drawn anew for every update.
-
-    The loss is the mean Huber loss of the next change, over all steps but the last.
-    """
+    """Trains every seed on series `[E, T]`, noise anew, by the Huber loss of the next change."""
     data = jnp.asarray(series[..., None], jnp.float32)
     seeds = np.array(config.all_seeds)
 
@@ -147,18 +140,13 @@ def train(
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
         every=4,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     return Trained(purpose, setting, evaluator_name(setting), fitted)
 
 
-def overfit(
-    config: Config, series: np.ndarray, checkpoints: Checkpoints, epoch_done: Callable[[int], Any]
-) -> Trained:
-    """Trains on the start of one series `[T]`; the seed after the last one is bound to fail.
-
-    The loss is the share of the variance of the targets that is left unexplained.
-    """
+def overfit(config: Config, series: Any, checkpoints: Checkpoints, advance: Advance) -> Trained:
+    """Trains on the start of a series `[T]`, on its share of variance; the last seed must fail."""
     short = jnp.asarray(series[None, :OVERFIT_STEPS, None], jnp.float32)
     setting = Setting(OVERFIT_WIDTH, OVERFIT_STEPS)
 
@@ -177,7 +165,7 @@ def overfit(
     epochs = config.overfit_updates // UPDATES_PER_EPOCH
     fitted = Fitter(loss_fn, optimizer).fit_seeds(
         f"overfit {setting.name}", params, lambda epoch: repeated, epochs, checkpoints,
-        every=4, epoch_done=epoch_done,
+        every=4, advance=advance
     )  # fmt: skip
     return Trained("overfit", setting, evaluator_name(setting), fitted)
 

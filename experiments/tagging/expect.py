@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.source import KEYWORD
 from experiments.frame.verdicts import Expectation, Verdict
 from experiments.tagging.layouts import PACKED, PADDED, Comparison
 from experiments.tagging.measure import DIRECTIONS, Results, accuracy, recall
-from experiments.tagging.task import Paragraph
+from experiments.tagging.task import KEYWORD, Paragraph
 
 TOLERANCE = 1e-5
 TRAJECTORY = 1e-3
@@ -34,7 +33,6 @@ FASTER = Expectation(
 
 
 def judged(results: Results) -> list[Verdict]:
-    """All points; those whose results are not there were not run."""
     good, truth = results.good, results.truth
     both = [good[name] for name in DIRECTIONS if name in good]
     both = both if len(both) == len(DIRECTIONS) else None
@@ -62,9 +60,7 @@ def _where(truth: Paragraph, both: Sequence[np.ndarray]) -> tuple[str, Any]:
     return measured, first >= HELPED and abs(last) <= UNHELPED
 
 
-def _memory(
-    truth: Paragraph, counted: Mapping[str, np.ndarray], forward: np.ndarray
-) -> tuple[str, Any]:
+def _memory(truth: Paragraph, counted: Mapping[str, Any], forward: Any) -> tuple[str, Any]:
     best, name = max((accuracy(truth.labels, told), name) for name, told in counted.items())
     worst = accuracy(truth.labels, forward).min()
     return f"forward at least {100 * worst:.2f} %, {name} {100 * best:.2f} %", worst > best
@@ -78,9 +74,7 @@ def _same(comparisons: Sequence[Comparison]) -> tuple[str, Any]:
 
 
 def _faster(comparisons: Sequence[Comparison]) -> tuple[str, Any]:
-    ratios = {
-        one.direction: one.layouts[PACKED].rate / one.layouts[PADDED].rate for one in comparisons
-    }
+    ratios = {c.direction: c.layouts[PACKED].rate / c.layouts[PADDED].rate for c in comparisons}
     parts = [
         f"{name} x {np.median(ratio):.1f}, worst round x {ratio.min():.1f}"
         for name, ratio in ratios.items()

@@ -1,14 +1,12 @@
-"""The figures: where the future helps, what is confused, training, and layouts."""
-
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from experiments.data.source import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
 from experiments.frame.figures import PALETTE, line_styles, new_figure
 from experiments.tagging.measure import DIRECTIONS, Results, confusion_counts, recall
+from experiments.tagging.task import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
 
 COLORS: dict[str, str] = dict(zip(DIRECTIONS, PALETTE, strict=False))
 SHOWN = (KEYWORD, NAME, NUMBER, STRING, COMMENT)
@@ -16,7 +14,6 @@ PLACES, ENOUGH = 12, 50
 
 
 def positions(results: Results) -> Figure:
-    """A panel for each class of token, a line for each direction."""
     styles, truth = line_styles(DIRECTIONS), results.truth
     canvas = new_figure(11, 3.2)
     panels = canvas.subplots(1, len(SHOWN), sharey=True)
@@ -35,7 +32,6 @@ def positions(results: Results) -> Figure:
 
 
 def confusion(results: Results) -> Figure:
-    """A matrix for each direction."""
     canvas = new_figure(11, 5.2)
     panels = canvas.subplots(1, len(results.good), sharey=True, squeeze=False)[0]
     for axes, (name, predicted) in zip(panels, results.good.items(), strict=True):
@@ -55,7 +51,6 @@ def confusion(results: Results) -> Figure:
 
 
 def training(results: Results) -> Figure:
-    """Validation accuracy, a line for each seed, and the lengths of paragraphs."""
     canvas = new_figure(9, 3.4)
     left, right = canvas.subplots(1, 2)
     for one in results.tagged:
@@ -73,7 +68,6 @@ def training(results: Results) -> Figure:
 
 
 def layouts(results: Results) -> Figure:
-    """Losses of both trainings, and rates."""
     canvas = new_figure(10, 3.4)
     left, right = canvas.subplots(1, 2)
     names = []

@@ -51,15 +51,9 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    config: Config,
-    direction: str,
-    paragraphs: Sequence[Paragraph],
-    advance: Callable[[], Any],
+    config: Config, direction: str, paragraphs: Sequence[Paragraph], advance: Callable[[], Any]
 ) -> Comparison:
-    """Some updates both ways from the same start, then the time of the same minibatches.
-
-    The padded training goes its own way: nothing is handed over from the packed one.
-    """
+    """Some updates both ways, each on its own from one start, then the time of the minibatches."""
     model = make_model(direction, config)
     params = initial_params(model, config.first_seed)
     loss = jax.value_and_grad(make_loss(model))
@@ -134,8 +128,6 @@ def difference(one: Any, other: Any) -> float:
 def _compiled(loss, params, batches):
     """`(params, rows) -> (loss, gradient)` for all shapes of rows, and the most memory of one."""
     by_shape = {rows.mask.shape: rows for rows in batches}
-    compiled = {
-        shape: jax.jit(loss).lower(params, rows).compile() for shape, rows in by_shape.items()
-    }
+    compiled = {s: jax.jit(loss).lower(params, rows).compile() for s, rows in by_shape.items()}
     most = max(map(temporary_bytes, compiled.values()))
     return lambda params, rows: compiled[rows.mask.shape](params, rows), most

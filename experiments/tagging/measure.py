@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.data.source import CLASSES
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.progress import progress_bar
 from experiments.frame.stats import mean_and_spread
 from experiments.tagging.config import Config
 from experiments.tagging.layouts import Comparison, compare
-from experiments.tagging.task import Paragraph, Task, make_task
+from experiments.tagging.task import CLASSES, Paragraph, Task, make_task
 from experiments.tagging.train import RECURRENCES, Tagged, train
 
 DIRECTIONS = tuple(RECURRENCES)
@@ -22,8 +21,6 @@ CONTEXTS = {"majority": 0, "character alone": 1, "last 5 characters": 5}
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     task: Task
     truth: Paragraph  # all test paragraphs as one
     counted: Mapping[str, np.ndarray]  # classes [N] of its characters without a recurrence
@@ -45,40 +42,32 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         results = count(task)
         yield results
 
-        def epoch_done(epochs):
+        def advance(epochs):
             bar.advance(config.seeds * epochs)
 
         for direction in DIRECTIONS:
             bar.stage(direction)
-            tagged = train(config, direction, task, checkpoints, epoch_done)
+            tagged = train(config, direction, task, checkpoints, advance)
             percent = 100 * accuracy(results.truth.labels, tagged.good)
             bar.finish_stage(f"{direction}: {mean_and_spread(percent, 2)} %")
-            results = results._replace(tagged=(*results.tagged, tagged))
-            yield results
+            yield (results := results._replace(tagged=(*results.tagged, tagged)))
         for direction in DIRECTIONS:
             bar.stage(f"{direction}: packed and padded")
             compared = compare(config, direction, task.training.paragraphs, bar.advance)
-            results = results._replace(comparisons=(*results.comparisons, compared))
-            yield results
+            yield (results := results._replace(comparisons=(*results.comparisons, compared)))
 
 
 def count(task: Task) -> Results:
-    """What needs no recurrence."""
     known, asked = task.training.paragraphs, task.test.paragraphs
     truth = Paragraph._make(map(np.concatenate, zip(*asked, strict=True)))
     counted = {name: most_frequent(known, asked, size) for name, size in CONTEXTS.items()}
     return Results(task, truth, counted)
 
 
-def most_frequent(
-    training: Sequence[Paragraph], asked: Sequence[Paragraph], size: int
-) -> np.ndarray:
-    """The most frequent class after `size` characters, for every character asked about.
-
-    What was never seen in training is asked again with one character less.
-    """
+def most_frequent(known: Sequence[Paragraph], asked: Sequence[Paragraph], size: int) -> np.ndarray:
+    """The most frequent class after `size` characters, or fewer where those were never seen."""
     counts: list[dict[bytes, Counter]] = [defaultdict(Counter) for _ in range(size + 1)]
-    for paragraph in training:
+    for paragraph in known:
         text = _text(paragraph)
         for end, label in enumerate(paragraph.labels.tolist(), 1):
             for length, table in enumerate(counts[: end + 1]):

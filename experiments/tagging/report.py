@@ -1,20 +1,17 @@
-"""What is reported: scores beside those of counts, the layouts, and the figures."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.data.source import CLASSES, digest
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, median_and_quartiles, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.tagging import figures
 from experiments.tagging.config import Config
 from experiments.tagging.expect import judged
 from experiments.tagging.measure import Results, accuracy, f1_scores
-from experiments.tagging.task import Corpus
+from experiments.tagging.task import CLASSES, Corpus, digest
 from experiments.tagging.train import Tagged
 
 CLAIM = (
@@ -34,11 +31,11 @@ CAPTIONS = {
     },
     "tagged": {
         "training": "Left: accuracy on the validation files by epoch, a line for each seed. Right: "
-        "lengths of the paragraphs that are trained on, in equal steps of the logarithm.",
+        "lengths of the paragraphs that are trained on, in equal steps of the logarithm."
     },
     "comparisons": {
         "layouts": "Left: losses of the same updates, packed and padded. Right: real characters a "
-        "processor second of a loss with its gradient; a point is a round.",
+        "processor second of a loss with its gradient; a point is a round."
     },
 }
 
@@ -54,10 +51,10 @@ def report(config: Config, results: Results) -> Report:
         verdicts=verdicts,
         trainings=trainings,
         pictures=[
-            Picture(name, getattr(figures, name)(results), caption)
+            picture
             for part, captions in CAPTIONS.items()
             if getattr(results, part)
-            for name, caption in captions.items()
+            for picture in Picture.drawn(figures, captions, results)
         ],
         tables=[*tables, _layouts_table(results)] if results.comparisons else tables,
         found=[f"{one.point}: {one.measured}." for one in verdicts if one.passed],
@@ -136,7 +133,6 @@ def _accuracy_table(results: Results) -> Table:
 
 
 def _worst_file(results: Results, predicted: np.ndarray) -> str:
-    """The file with the lowest accuracy, the mean of the seeds."""
     right = (predicted == results.truth.labels).mean(axis=0)
     least, name = min(
         (right[results.truth.file == index].mean(), source.name)

@@ -1,13 +1,29 @@
 """Files, split before anything else, and the paragraphs that are cut from them."""
 
+import hashlib
+import io
+import keyword
+import sysconfig
+import token
+import tokenize
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import jaxrnn as jr
-from experiments.data.source import Source, load_sources
+from experiments.frame.errors import ExperimentError
 
+CLASSES = (
+    *("name", "keyword", "number", "string", "comment", "operator"),
+    *("space", "newline", "indentation"),
+)
+NAME, KEYWORD, NUMBER, STRING, COMMENT, OPERATOR, SPACE, NEWLINE, INDENTATION = range(len(CLASSES))
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
+UNKNOWN = len(CHARACTERS)
+NUM_CHARACTERS = len(CHARACTERS) + 1
+NO_TOKEN = -1
 TRAINING = (
     *("bisect", "calendar", "codecs", "contextlib", "copy", "csv", "dataclasses", "functools"),
     *("heapq", "numbers", "operator", "random", "selectors", "textwrap", "traceback"),
@@ -17,6 +33,115 @@ TEST = ("getopt", "graphlib", "plistlib", "queue", "tempfile", "weakref")
 QUICK_TRAINING = ("bisect", "copy", "csv", "operator", "selectors", "textwrap")
 QUICK_VALIDATION, QUICK_TEST = ("shlex",), ("getopt", "graphlib", "queue")
 FILLED = 0.97  # of the steps of packed rows, that first-fit is trusted to fill
+
+
+class Source(NamedTuple):
+    """One file, an entry for each of its N characters."""
+
+    name: str  # of the file
+    characters: np.ndarray  # [N], the place in `CHARACTERS`, or `UNKNOWN`
+    labels: np.ndarray  # [N], the place in `CLASSES`
+    position: np.ndarray  # [N], characters of its token before it; `NO_TOKEN` in between
+    length: np.ndarray  # [N], how many characters its token has; `NO_TOKEN` in between
+    ends: np.ndarray  # of logical, blank and comment lines: where the text may be cut
+    blank: np.ndarray  # those of `ends` behind a blank line, the last of several
+
+
+def load_sources(names: Sequence[str], folder: Path | None = None) -> list[Source]:
+    """The files `NAME.py`; an ExperimentError if one is missing, or no Python."""
+    folder = Path(sysconfig.get_path("stdlib")) if folder is None else folder
+    return [_load(folder / f"{name}.py") for name in names]
+
+
+def digest(sources: Sequence[Source]) -> str:
+    content = hashlib.sha256()
+    for source in sources:
+        content.update(source.name.encode() + source.characters.astype(np.uint8).tobytes())
+    return content.hexdigest()[:16]
+
+
+def label_text(name: str, text: str) -> Source:
+    """Labels every character by what `tokenize` says of the whole text.
+
+    Everything inside a formatted string is string, whichever tokens a version of Python makes of
+    it. White space in front of a line's first token is indentation, the end of a line newline, and
+    what else stands between tokens space; inside a string all of these are string.
+
+    Raises:
+        ExperimentError: The text is no Python.
+    """
+    starts = np.cumsum([0, *(len(line) + 1 for line in text.split("\n"))])
+    labels = _between_tokens(text)
+    position, length = (np.full(len(text), NO_TOKEN) for _ in range(2))
+    ends, blank, depth = [], [], 0
+    for kind, first, last, label in _tokens(name, text, starts):
+        if label is not None:
+            labels[first:last] = label
+            position[first:last], length[first:last] = np.arange(last - first), last - first
+        if label == OPERATOR:
+            depth += (text[first:last] in "([{") - (text[first:last] in ")]}")
+        if kind in (token.NEWLINE, tokenize.NL) and depth == 0 and last > first:
+            ends.append(last)
+            blank.append(not text[text.rfind("\n", 0, first) + 1 : first].strip())
+    places = {character: place for place, character in enumerate(CHARACTERS)}
+    characters = np.array([places.get(character, UNKNOWN) for character in text], np.int32)
+    ends, blank = np.array(ends, int), np.array(blank, bool)
+    last_blank = ends[blank & ~np.append(blank[1:], False)]
+    return Source(name, characters, labels, position, length, ends, last_blank)
+
+
+def _load(path):
+    try:
+        with tokenize.open(path) as file:
+            return label_text(path.stem, file.read())
+    except FileNotFoundError:
+        raise ExperimentError(f"{path} is missing: this Python came without its source") from None
+    except (OSError, UnicodeError) as error:
+        raise ExperimentError(f"{path} cannot be read: {error}") from error
+
+
+def _between_tokens(text):
+    """Labels as if there were no tokens."""
+    labels = np.full(len(text), SPACE, np.int32)
+    at_start = True
+    for index, character in enumerate(text):
+        if character == "\n":
+            labels[index], at_start = NEWLINE, True
+        elif not character.isspace():
+            at_start = False
+        elif at_start:
+            labels[index] = INDENTATION
+    return labels
+
+
+def _generate(name, text) -> Iterator[tokenize.TokenInfo]:
+    try:
+        yield from tokenize.generate_tokens(io.StringIO(text).readline)
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise ExperimentError(f"{name} is no Python: {error}") from error
+
+
+def _tokens(name, text, starts) -> Iterator[tuple[int, int, int, int | None]]:
+    """Kind, first character, end and label; a formatted string is one token."""
+    opened = []
+    for one in _generate(name, text):
+        first, last = (int(starts[row - 1]) + column for row, column in (one.start, one.end))
+        kind = token.tok_name[one.type]
+        if kind.endswith("STRING_START"):
+            opened.append(first)
+        elif kind.endswith("STRING_END"):
+            first = opened.pop()
+            if not opened:
+                yield token.STRING, first, last, STRING
+        elif not opened:
+            yield one.type, first, last, _label(one)
+
+
+def _label(one) -> int | None:
+    if one.type == token.NAME:
+        return KEYWORD if keyword.iskeyword(one.string) else NAME
+    labels = {token.NUMBER: NUMBER, token.STRING: STRING, tokenize.COMMENT: COMMENT}
+    return labels.get(one.type, OPERATOR if one.type == token.OP else None)
 
 
 class Paragraph(NamedTuple):
@@ -30,23 +155,18 @@ class Paragraph(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Files of one part of the split, and what was cut from them, in order.
-
-    `dropped` counts the characters of lines that are longer than a row.
-    """
+    """Files of one part of the split, and what was cut from them, in order."""
 
     sources: list[Source]
     paragraphs: list[Paragraph]
-    dropped: int
+    dropped: int  # characters of lines that are longer than a row
 
     @property
     def num_characters(self) -> int:
-        """In all paragraphs."""
         return int(self.lengths.sum())
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of the paragraphs."""
         return np.array([len(one.labels) for one in self.paragraphs])
 
 
@@ -59,7 +179,6 @@ class Task(NamedTuple):
 
 
 def make_task(quick: bool, row_length: int) -> Task:
-    """Loads the files and cuts them."""
     full = (TRAINING, VALIDATION, TEST)
     names = (QUICK_TRAINING, QUICK_VALIDATION, QUICK_TEST) if quick else full
     return Task(*(make_corpus(load_sources(part), row_length) for part in names))

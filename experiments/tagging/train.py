@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
-from experiments.data.source import CLASSES, NUM_CHARACTERS
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import matched_width
 from experiments.tagging.config import Config
 from experiments.tagging.task import (
+    CLASSES,
+    NUM_CHARACTERS,
     Corpus,
     Paragraph,
     Rows,
@@ -39,7 +40,6 @@ class Tagged(NamedTuple):
 
     @property
     def good(self) -> np.ndarray:
-        """What the seeds that did not fail say."""
         return self.fitted.of_good_seeds(self.predicted)
 
 
@@ -69,16 +69,11 @@ def make_loss(model: jr.Layer) -> Callable[[Any, Rows], Any]:
 
 
 def initial_params(model: jr.Layer, seed: Any) -> Any:
-    """Of one training."""
     return model.init(jax.random.key(seed), NUM_CHARACTERS)
 
 
 def train(
-    config: Config,
-    direction: str,
-    task: Task,
-    checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    config: Config, direction: str, task: Task, checkpoints: Checkpoints, advance: Advance
 ) -> Tagged:
     """Every seed of one direction; the test files are read once, after the last epoch."""
     model = make_model(direction, config)
@@ -98,7 +93,7 @@ def train(
     fitter = Fitter(lambda params, rows, key: (loss(params, rows), {}), optimizer, score)
     params = jax.vmap(lambda seed: initial_params(model, seed))(seeds)
     fitted = fitter.fit_seeds(
-        direction, params, batches, config.epochs, checkpoints, every=EVERY, epoch_done=epoch_done
+        direction, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
     )
     return Tagged(direction, fitted, predict(fitted.params, task.test.paragraphs))
 

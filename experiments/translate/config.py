@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from typing import Annotated
 
@@ -69,7 +67,6 @@ class Config(TrainingOptions):
     """Of Adam at the start; half a cosine takes it to 0."""
 
     def check(self) -> None:
-        """Also checks that the narrowed vectors are narrower than the whole one."""
         super().check()
         good = len(set(self.kept)) == len(self.kept)
         good = good and all(1 <= kept < self.width for kept in self.kept)

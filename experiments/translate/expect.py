@@ -10,13 +10,13 @@ from experiments.frame.verdicts import Expectation, Verdict
 from experiments.translate.config import Config
 from experiments.translate.measure import FIXEDS, WITH_ATTENTION, Measured, Results
 
+Models = Sequence[Measured]
 ONES_FIRST = ("de",)
 RESAMPLES = 1000
 GAP_GROWS, TIES = 5.0, 0.002
 
 LEARNED = Expectation(
-    "1 attention learns the task",
-    "each kind writes at least 80 % of the shorter half right",
+    "1 attention learns the task", "each kind writes at least 80 % of the shorter half right"
 )
 ATTENTION = Expectation(
     "2 attention beats the fixed vector on long sources",
@@ -37,8 +37,7 @@ REVERSING = Expectation(
     f"over all lengths in training, above the source as it is beyond doubt ({LEVEL} %)",
 )
 WIDTH = Expectation(
-    "6 the vector is the bottleneck",
-    "the fewer of its units pass, the fewer numbers are right",
+    "6 the vector is the bottleneck", "the fewer of its units pass, the fewer numbers are right"
 )
 ORDER = Expectation(
     "7 the map shows the order of words",
@@ -51,7 +50,6 @@ SAME = Expectation(
 
 
 def judged(config: Config, results: Results) -> list[Verdict]:
-    """All eight, for whatever has been measured."""
     task, whole, by_units = results.task, results.whole, results.by_units
     every_width = len(by_units) > len(config.kept) > 0
     within, beyond, short, long = map(
@@ -76,22 +74,18 @@ def judged(config: Config, results: Results) -> list[Verdict]:
     ]
 
 
-def learned(looking: Sequence[Measured], short: np.ndarray) -> tuple[str, Any]:
+def learned(looking: Models, short: np.ndarray) -> tuple[str, Any]:
     shares = [100 * one.mean_exact[short].mean() for one in looking]
     return " and ".join(f"{share:.1f} %" for share in shares), min(shares) >= 80
 
 
-def all_above(
-    looking: Sequence[Measured], fixed: Sequence[Measured], where: np.ndarray
-) -> tuple[str, Any]:
+def all_above(looking: Models, fixed: Models, where: np.ndarray) -> tuple[str, Any]:
     every = [difference(one, other, where) for one in looking for other in fixed]
     least = min(every, key=lambda one: one.low)
     return f"the least difference {least.shown(1)} points", least.low > 0
 
 
-def gap(
-    looking: Sequence[Measured], fixed: Sequence[Measured], short: np.ndarray, long: np.ndarray
-) -> tuple[str, Any]:
+def gap(looking: Models, fixed: Models, short: np.ndarray, long: np.ndarray) -> tuple[str, Any]:
     means = [np.mean([one.mean_exact for one in kinds], axis=0) for kinds in (looking, fixed)]
     at_short, at_long = (100 * (means[0] - means[1])[where].mean() for where in (short, long))
     measured = f"{at_short:+.1f} points on short sources, {at_long:+.1f} on long ones"
@@ -109,9 +103,7 @@ def width(by_units: Mapping[int, Measured], within: np.ndarray) -> tuple[str, An
     return measured, all(np.diff(list(shares.values())) > 0)
 
 
-def order(
-    looking: Sequence[Measured], languages: Sequence[str], within: np.ndarray
-) -> tuple[str, Any]:
+def order(looking: Models, languages: Sequence[str], within: np.ndarray) -> tuple[str, Any]:
     told, right = [], True
     for one in looking:
         medians = {
@@ -127,16 +119,13 @@ def order(
     return f"letters from the ones to the tens: {'; '.join(told)}", right
 
 
-def same(measured: Sequence[Measured]) -> tuple[str, Any]:
+def same(measured: Models) -> tuple[str, Any]:
     most = max((one.exact != one.all_forced).mean(axis=-1).max() for one in measured)
     return f"at most {100 * most:.2f} % of the pairs differ", most <= TIES
 
 
 def difference(one: Measured, other: Measured, where: np.ndarray) -> Interval:
-    """Of the shares written right, in points.
-
-    A number is there in all languages, and these are not independent: numbers are drawn, not pairs.
-    """
+    """Of the shares written right, in points; numbers are drawn, as all languages have the same."""
     points = 100 * (one.mean_exact - other.mean_exact)[where]
     _, group = np.unique(one.pairs.numbers[where], return_inverse=True)
     return bootstrap(np.bincount(group, points), np.bincount(group), resamples=RESAMPLES)

@@ -1,5 +1,3 @@
-"""The figures of the report."""
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +13,6 @@ _STYLES = {kind: style | {"linestyle": _DASHES[kind]} for kind, style in line_st
 
 
 def lengths(results: Results) -> Figure:
-    """Exact matches and forced tokens against the letters of the source."""
     letters, longest = results.task.held_out.lengths, results.task.longest
     canvas = new_figure(10, 3.8)
     exact, forced = canvas.subplots(1, 2)
@@ -34,7 +31,6 @@ def lengths(results: Results) -> Figure:
 
 
 def training(results: Results) -> Figure:
-    """Loss and share of right tokens over the updates; the narrowed vectors dotted."""
     canvas = new_figure(10, 3.4)
     loss, right = canvas.subplots(1, 2)
     for one in results.measured:
@@ -52,7 +48,6 @@ def training(results: Results) -> Figure:
 
 
 def bottleneck(results: Results) -> Figure:
-    """Exact matches against the units that pass, for short and for long sources."""
     masks = {
         "shorter half": results.task.shorter_half,
         "longest quarter in training": results.task.longest_quarter,
@@ -75,7 +70,6 @@ def bottleneck(results: Results) -> Figure:
 
 
 def attention(results: Results) -> Figure:
-    """A map for each language (row) and kind of attention (column)."""
     shown = {kind: one for kind, one in results.whole.items() if kind in WITH_ATTENTION}
     rows = results.task.examples.values()
     canvas = new_figure(5.6 * len(shown), 1.5 * len(rows) + 0.3)

@@ -10,18 +10,11 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.data.spelled import NUM_SOURCES, NUM_TARGETS, PAD, START, STOP, Pairs
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.models import count_params
 from experiments.frame.progress import progress_bar
-from experiments.translate.config import (
-    ADDITIVE,
-    DOT,
-    FIXED,
-    REVERSED,
-    UPDATES_PER_EPOCH,
-    Config,
-)
+from experiments.translate.config import ADDITIVE, DOT, FIXED, REVERSED, UPDATES_PER_EPOCH, Config
 from experiments.translate.task import Task, make_task, minibatches
 
 FIXEDS, WITH_ATTENTION = (FIXED, REVERSED), (DOT, ADDITIVE)
@@ -49,13 +42,11 @@ class Setting(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called."""
         units = f", {self.kept} of {self.width} units" if self.is_probe else ""
         return LABELS[self.kind] + units
 
     @property
     def flags(self) -> np.ndarray:
-        """Which units pass, `[width]`."""
         return (np.arange(self.width) < self.kept).astype(np.float32)
 
 
@@ -63,10 +54,8 @@ class Answers(NamedTuple):
     """Of S seeds to N pairs, with targets of T tokens after the start."""
 
     forced: np.ndarray  # tokens [S, N, T], each the likeliest after the true prefix
-    # tokens [S, N, T], each the likeliest after those before it; `PAD` after the end
-    written: np.ndarray
-    # [S, N, T, L] where the model looked after the true prefix; None without attention
-    weights: Any
+    written: np.ndarray  # tokens [S, N, T], the likeliest after those before; then `PAD`
+    weights: Any  # [S, N, T, L] where it looked after the true prefix; None without attention
 
 
 class Measured(NamedTuple):
@@ -114,14 +103,11 @@ class Measured(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What was measured so far."""
-
     task: Task
     measured: tuple[Measured, ...] = ()
 
     @property
     def usable(self) -> list[Measured]:
-        """What has a seed that did not fail."""
         return [one for one in self.measured if not one.fitted.failed.all()]
 
     @property
@@ -137,7 +123,6 @@ class Results(NamedTuple):
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """One model after the other, and then the fixed vector narrowed."""
     results, widths = Results(make_task(config)), matched_widths(config)
     compiled = {kind: (make_fitter(config, kind), make_answerer(kind)) for kind in config.models}
     settings = settings_of(config, widths)
@@ -150,8 +135,7 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
             one = Measured(setting, fitted, pairs, answer(fitted.params, setting.flags, pairs))
             bar.advance()
             bar.finish_stage(f"{setting.label}: {100 * one.exact.mean():.0f} % written right")
-            results = results._replace(measured=(*results.measured, one))
-            yield results
+            yield (results := results._replace(measured=(*results.measured, one)))
 
 
 def settings_of(config: Config, widths: dict[str, int]) -> list[Setting]:
@@ -182,7 +166,6 @@ def make_model(kind: str, kept: Any) -> jr.seq2seq.EncoderDecoder:
 
 
 def initial_params(kind: str, width: int, seed: Any) -> Any:
-    """The parameters before training."""
     model = make_model(kind, np.ones(width))
     return model.init(jax.random.key(seed), NUM_SOURCES, NUM_TARGETS)
 
@@ -231,9 +214,8 @@ def train(
     setting: Setting,
     task: Task,
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], Any],
+    advance: Advance,
 ) -> Fitted:
-    """Trains one setting from all seeds."""
     kept = np.broadcast_to(setting.flags, (config.seeds, UPDATES_PER_EPOCH, setting.width))
 
     def batches(epoch):
@@ -243,9 +225,7 @@ def train(
     seeds = np.array(config.all_seeds)
     params = jax.vmap(lambda seed: initial_params(setting.kind, setting.width, seed))(seeds)
     epochs = config.updates // UPDATES_PER_EPOCH
-    return fitter.fit_seeds(
-        setting.label, params, batches, epochs, checkpoints, epoch_done=epoch_done
-    )
+    return fitter.fit_seeds(setting.label, params, batches, epochs, checkpoints, advance=advance)
 
 
 def make_answerer(kind: str) -> Callable[[Any, np.ndarray, Pairs], Answers]:
@@ -270,10 +250,8 @@ def make_answerer(kind: str) -> Callable[[Any, np.ndarray, Pairs], Answers]:
     def answer(params, kept, pairs):
         num_rows, parts = len(pairs.numbers), []
         for first in range(0, num_rows, ROWS):
-            rows = np.minimum(np.arange(first, first + ROWS), num_rows - 1)
-            parts.append(
-                jax.device_get(run(params, kept, pairs.sources[rows], pairs.targets[rows]))
-            )
+            at = np.minimum(np.arange(first, first + ROWS), num_rows - 1)
+            parts.append(jax.device_get(run(params, kept, pairs.sources[at], pairs.targets[at])))
         return jax.tree.map(lambda *each: np.concatenate(each, axis=1)[:, :num_rows], *parts)
 
     return answer

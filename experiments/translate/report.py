@@ -1,15 +1,13 @@
-"""What is reported: shares written right by length, digits and language, and the figures."""
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from experiments.data.spelled import LANGUAGES, source_text, target_text
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.translate import figures
 from experiments.translate.config import FIXED, UPDATES_PER_EPOCH, Config
 from experiments.translate.expect import judged
@@ -38,7 +36,6 @@ LEARNT = 99.0
 
 
 def report(config: Config, results: Results) -> Report:
-    """All tables, and the figures of what has been measured."""
     whole, verdicts = results.whole, judged(config, results)
     drawn = {
         "lengths": bool(whole),
@@ -46,20 +43,14 @@ def report(config: Config, results: Results) -> Report:
         "bottleneck": any(one.setting.is_probe for one in results.measured),
         "attention": bool(set(WITH_ATTENTION) & set(whole)),
     }
+    captions = {name: CAPTIONS[name] for name, is_drawn in drawn.items() if is_drawn}
     return Report(
         CLAIM,
         verdicts=verdicts,
         trainings=[_training(config, results, one) for one in results.measured],
-        pictures=[
-            Picture(name, getattr(figures, name)(results), CAPTIONS[name])
-            for name, is_drawn in drawn.items()
-            if is_drawn
-        ],
+        pictures=Picture.drawn(figures, captions, results),
         tables=[_models_table(results), *_shares_tables(config, results), _examples_table(results)],
-        found=[
-            *(f"{one.point}: {one.measured}." for one in verdicts if one.passed),
-            *_found(results),
-        ],
+        found=[*(f"{v.point}: {v.measured}." for v in verdicts if v.passed), *_found(results)],
         files={"answers.csv": _answer_rows(config, results)},
     )
 
@@ -106,7 +97,6 @@ def _models_table(results: Results) -> Table:
 
 
 def _shares_tables(config: Config, results: Results) -> Iterator[Table]:
-    """Numbers written right in groups of pairs."""
     pairs, longest, within = results.task.held_out, results.task.longest, results.task.within
 
     def table(title: str, groups: Iterable[tuple[Mapping[str, str], np.ndarray]], names: int = 1):

@@ -12,10 +12,7 @@ PARTS = 4  # of the lengths in training
 
 
 class Task(NamedTuple):
-    """Pairs to train on, none longer than `longest`, and pairs `[N]` to test on, of any length.
-
-    A number is either in `training` or in `held_out`, in all languages.
-    """
+    """Pairs to train on, none longer than `longest`, and `[N]` pairs of other numbers to test."""
 
     training: Pairs
     held_out: Pairs
@@ -57,10 +54,7 @@ def make_task(config: Config) -> Task:
 
 
 def minibatches(config: Config, training: Pairs, seed: int, epoch: int) -> dict[str, np.ndarray]:
-    """`sources [U, B, S]` and `targets [U, B, T]` of the updates of an epoch, drawn anew.
-
-    There are few numbers of one or two digits: each is drawn more often, by the root of how few.
-    """
+    """`sources [U, B, S]`, `targets [U, B, T]` of an epoch, drawn anew; few digits more often."""
     generator = np.random.default_rng([seed, 1, epoch])
     num_digits = np.char.str_len(training.numbers.astype(str))
     chances = np.bincount(num_digits)[num_digits] ** -0.5

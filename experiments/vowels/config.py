@@ -1,5 +1,3 @@
-"""The options of the experiment."""
-
 import dataclasses
 from typing import Annotated, Literal
 
@@ -64,12 +62,10 @@ class Config(TrainingOptions):
 
     @property
     def num_training(self) -> int:
-        """Recordings to learn from."""
         held_out = NUM_HELD_OUT * NUM_SPEAKERS if self.evaluate_on == "validation" else 0
         return NUM_TRAINING - held_out
 
     def check(self) -> None:
-        """Also checks that the minibatches make up all training recordings."""
         super().check()
         divides = self.num_training % self.batch_size == 0
         require(divides, "batch_size", self, f"a divisor of {self.num_training}")

@@ -12,7 +12,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.data import vowels
 from experiments.data.vowels import NUM_COEFFICIENTS, NUM_SPEAKERS, Recordings, padded_to
-from experiments.frame.checkpoints import Checkpoints
+from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter, adam
 from experiments.frame.progress import progress_bar
 from experiments.frame.stats import mean_and_spread
@@ -46,19 +46,16 @@ class Trained(NamedTuple):
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Share of the scored recordings classified correctly after the last epoch, `[S]`."""
         return self.fitted.last("accuracy")
 
     @property
     def summary(self) -> str:
-        """Accuracy over the seeds that did not fail, and how many did."""
         failed = self.fitted.failed
         text = f"{mean_and_spread(100 * self.accuracy[~failed])} %"
         return f"{text}, {failed.sum()} failed" if failed.any() else text
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[list[Trained]]:
-    """One model and readout after the other."""
     recordings = prepare(config)
     results: list[Trained] = []
     with progress_bar(config.epochs * len(config.models) * len(config.readouts)) as bar:
@@ -86,10 +83,7 @@ class Classifier(NamedTuple):
 
 
 def make_classifier(model: Model, readout: Readout, num_units: int) -> Classifier:
-    """A recurrence, and a linear classifier of what is read of it.
-
-    A mask of None runs over the padding as well.
-    """
+    """A recurrence, and a linear classifier of what is read of it; without a mask, padding too."""
     recurrence, classifier = RECURRENCES[model](num_units), jr.dense(NUM_SPEAKERS)
 
     def logits(params, xs, mask):
@@ -114,7 +108,7 @@ def train(
     readout: Readout,
     recordings: tuple[Recordings, Recordings],
     checkpoints: Checkpoints,
-    epoch_done: Callable[[int], None],
+    advance: Advance,
 ) -> Trained:
     """Trains every seed on the first recordings and scores it on the second after each epoch."""
     training, scored = recordings
@@ -140,7 +134,7 @@ def train(
         lambda epoch: minibatches(keys[1], epoch, training, config.batch_size, config.input_noise),
         config.epochs,
         checkpoints,
-        epoch_done=epoch_done,
+        advance=advance,
     )
     final = readout == "final"
     padding = score_padding(score, fitted.params, scored, config.padded_lengths) if final else ()
@@ -180,22 +174,18 @@ def make_score(classifier: Classifier) -> Score:
     """`(params, recordings, masked) -> (losses [S], predictions [S, N])`, compiled."""
 
     def score(params, recordings, masked):
-        return jax.vmap(
-            lambda params: loss_and_predictions(classifier, params, recordings, masked)
-        )(params)
+        return jax.vmap(lambda p: loss_and_predictions(classifier, p, recordings, masked))(params)
 
     return jax.jit(score, static_argnums=2)
 
 
 def accuracy(predicted: Any, recordings: Recordings) -> np.ndarray:
-    """The share of recordings whose speaker is predicted, `[S]`."""
     return np.mean(np.asarray(predicted) == recordings.labels, axis=-1)
 
 
 def score_padding(
     score: Score, params: Any, recordings: Recordings, lengths: Sequence[int]
 ) -> list[PaddingScore]:
-    """Scores params of all seeds at every length, with and without the mask."""
     _, reference = score(params, padded_to(recordings, min(lengths)), True)
     scores = []
     for length in lengths:

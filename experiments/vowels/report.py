@@ -1,5 +1,3 @@
-"""What is reported: accuracies, what padding changed, and the figures of both."""
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,10 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.frame.figures import PALETTE, draw_seeds, labels_once, new_figure, share_y_limits
+from experiments.frame.fitting import Training
 from experiments.frame.report import Picture, Report
 from experiments.frame.stats import mean_and_spread, share
 from experiments.frame.tables import Table
-from experiments.frame.trainings import Training
 from experiments.vowels.config import Config
 from experiments.vowels.measure import Trained
 
@@ -142,7 +140,6 @@ def _padding_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[s
 
 
 def curves_figure(results: Sequence[Trained], config: Config) -> Figure:
-    """Loss, accuracy and gradient norms by epoch, a column for each readout."""
     readouts = list(dict.fromkeys(result.readout for result in results))
     models = dict.fromkeys(result.model for result in results)
     colors = dict(zip(models, PALETTE, strict=False))
@@ -167,7 +164,6 @@ def curves_figure(results: Sequence[Trained], config: Config) -> Figure:
 
 
 def padding_figure(results: Sequence[Trained]) -> Figure:
-    """Accuracy and changed predictions by padded length, with a mask and without."""
     kinds = ((True, "with mask: the carry is copied", "o-"), (False, "without mask", "s--"))
     canvas = new_figure(max(6, 1.2 + 2.2 * len(results)), 5)
     axes = canvas.subplots(2, len(results), sharex=True, sharey="row", squeeze=False)

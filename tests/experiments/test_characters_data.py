@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from experiments.characters.baselines import NGram, compressed_bits
 from experiments.characters.config import Config
 from experiments.characters.train import training_chunks
+from experiments.characters.writing import NGram, compressed_bits
 from experiments.data.topics import (
     ALPHABET,
     SHINGLE,

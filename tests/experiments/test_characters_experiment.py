@@ -87,10 +87,10 @@ def the_parameters_can_be_read_again(folder, digest):
 
 def scored(mixer, mode, bits, cold=1.0):
     rng = np.random.default_rng(0)
-    history = {"loss": np.ones((1, 2)), "gradient_norm": np.ones((1, 2))}
+    history = {"loss": np.ones((1, 1, 2)), "gradient_norm": np.ones((1, 1, 2))}
     positions = {"carried": np.full(16, bits), "reset": np.full(16, bits + cold)}
     values = [bits + 0.01 * rng.normal(size=size) for size in (30, 40, 50)]
-    fitted = Fitted((), history, 9, np.array(False), 0.0)
+    fitted = Fitted((), history, 9, np.array([False]), 0.0)
     return Scored(Sized(mixer, 8, 1), mode, fitted, values, 0.5, bits + cold, positions)
 
 

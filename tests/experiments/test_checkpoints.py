@@ -24,6 +24,7 @@ from experiments.frame import cli
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.errors import ExperimentError
 from experiments.frame.progress import progress_bar
+from experiments.frame.report import Report
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +62,7 @@ def compiled(num_units):
 
 def measure(config, checkpoints):
     """Two trainings of a GRU on noise, drawn anew in each epoch."""
-    cell, optimizer, step = compiled(config.num_units)
+    (cell, optimizer, step), results = compiled(config.num_units), []
     with progress_bar(2 * EPOCHS) as bar:
         for training in ("first one", "second"):
             params = cell.init(jax.random.key(len(training)), 2)
@@ -76,17 +77,17 @@ def measure(config, checkpoints):
                 return {"train": train, "key": key}, metrics
 
             state, history = checkpoints.run(
-                training, state, EPOCHS, one_epoch, every=EVERY, epoch_done=bar.advance
+                training, state, EPOCHS, one_epoch, every=EVERY, advance=bar.advance
             )
-            yield training, state, history
+            yield (results := [*results, (training, state, history)])
 
 
-def report(config, results, folder):
+def report(config, results):
     arrays = {}
     for training, state, history in results:
         leaves = jax.tree.leaves((state["train"], jax.random.key_data(state["key"]), history))
         arrays |= {f"{training}_{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    np.savez(folder.path("arrays.npz"), **arrays)
+    return Report("Fake.", files={"arrays.npz": arrays})
 
 
 def install():
@@ -177,7 +178,7 @@ def test_interrupted_and_resumed_it_equals_an_uninterrupted_run(whole, stopped):
     before = everything_in(stopped)
     assert run("--resume", "stopped", "--out", "resumed") == 0
     assert bits(Path("resumed")) == bits(whole)
-    assert names(Path("resumed")) == ["arrays.npz", "config.json"]
+    assert names(Path("resumed")) == ["arrays.npz", "config.json", "report.html", "summary.md"]
     assert everything_in(stopped) == before
 
 

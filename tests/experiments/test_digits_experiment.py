@@ -6,13 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.data.digits import load_digits
 from experiments.digits import train
 from experiments.digits.config import Config
 from experiments.digits.measure import measure
 from experiments.digits.model import sized
 from experiments.digits.report import report
-from experiments.digits.task import make_split, make_tasks
+from experiments.digits.task import load_digits, make_split, make_tasks
 from experiments.frame.checkpoints import Checkpoints
 
 SMALL = Config(

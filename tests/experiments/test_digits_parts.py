@@ -7,13 +7,12 @@ import pytest
 from jax import lax
 
 import jaxrnn as jr
-from experiments.data import digits as data
 from experiments.digits import expect
+from experiments.digits import task as data
 from experiments.digits.config import Config
-from experiments.digits.depth import sequential_depth
 from experiments.digits.measure import Results
 from experiments.digits.model import FAMILIES, make_model
-from experiments.digits.probes import Counted, Growth, Reach
+from experiments.digits.probes import Counted, Growth, Reach, sequential_depth
 from experiments.digits.task import (
     ORDERS,
     logistic_regression,

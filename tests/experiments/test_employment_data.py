@@ -6,8 +6,8 @@ import socket
 import numpy as np
 import pytest
 
-from experiments.data import employment
 from experiments.frame.errors import ExperimentError
+from experiments.minimal import task as employment
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,12 @@ import pytest
 
 import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
-from experiments.frame.fitting import Fitter
+from experiments.frame.fitting import Fitter, Training
 from experiments.frame.models import LABELS, MIXERS, count_params, matched_width
-from experiments.frame.trainings import Training
 
 
 def loss_fn(params, batch, key):
-    noise = jax.random.normal(key, batch.shape)
+    noise = jax.random.normal(jax.random.key(7), batch.shape)
     return ((params["w"] * batch - 3 + 0.1 * noise) ** 2).mean(), {}
 
 
@@ -26,33 +25,32 @@ def fit(folder, num_epochs, start=1.0, **options):
     fitter = Fitter(loss_fn, optax.sgd(0.1), lambda params: {"w": params["w"]})
     params = {"w": jnp.array(start)}
     checkpoints = Checkpoints(folder, {})
-    key = jax.random.key(7)
-    return fitter.fit("one", params, batches, num_epochs, checkpoints, key=key, **options)
+    return fitter.fit("one", params, batches, num_epochs, checkpoints, **options)
 
 
 def test_a_training_in_two_runs_is_the_training_in_one(tmp_path):
     told = []
     whole = fit(tmp_path / "whole", 6, every=2)
     fit(tmp_path / "parts", 2)
-    resumed = fit(tmp_path / "parts", 6, epoch_done=told.append)
+    resumed = fit(tmp_path / "parts", 6, advance=told.append)
     assert told == [2, 1, 1, 1, 1]
-    assert whole.history["loss"].shape == (6, 4)
-    assert whole.history["w"].shape == (6,)
+    assert whole.history["loss"].shape == (1, 6, 4)
+    assert whole.history["w"].shape == (1, 6)
     for name in whole.history:
         np.testing.assert_array_equal(resumed.history[name], whole.history[name])
-    assert resumed.params["w"] == whole.params["w"] == whole.history["w"][-1]
+    assert resumed.params["w"] == whole.params["w"] == whole.history["w"][:, -1]
 
 
 def test_it_learns_and_says_when_it_fails(tmp_path):
     good, bad = fit(tmp_path / "good", 20), fit(tmp_path / "bad", 2, start=jnp.inf)
-    assert good.history["loss"][-1].mean() < 0.2 * good.history["loss"][0].mean()
-    assert (good.failed, bad.failed) == (False, True)
+    assert good.of_epochs()["loss"][0, -1] < 0.2 * good.of_epochs()["loss"][0, 0]
+    assert (good.failed.tolist(), bad.failed.tolist()) == ([False], [True])
     assert good.num_params == 1
 
 
 def test_seeds_side_by_side_are_each_as_if_alone(tmp_path):
     def of_seeds(folder, num_epochs, **options):
-        fitter = Fitter(lambda p, b, key: loss_fn(p, b, jax.random.key(0)), optax.sgd(0.1), score)
+        fitter = Fitter(loss_fn, optax.sgd(0.1), score)
         params = {"w": jnp.array([1.0, jnp.inf, 2.0])}
         seeds = [lambda epoch, seed=seed: batches(epoch + 100 * seed) for seed in range(3)]
         checkpoints = Checkpoints(folder, {})
@@ -71,9 +69,9 @@ def test_seeds_side_by_side_are_each_as_if_alone(tmp_path):
     alone, together = of_seeds(tmp_path, 3)
     assert together.failed.tolist() == [False, True, False] and together.num_params == 1
     for seed, one in enumerate(alone):
-        assert one.failed == together.failed[seed]
+        assert one.failed == together.failed[[seed]]
         for name, values in one.history.items():
-            np.testing.assert_allclose(together.history[name][seed], values, rtol=1e-5)
+            np.testing.assert_allclose(together.history[name][seed], values[0], rtol=1e-5)
     assert together.history["loss"].shape == (3, 3, 4) and together.history["w"].shape == (3, 3)
     assert together.of_updates()["loss"].shape == (3, 12) and "w" not in together.of_updates()
     assert together.of_epochs()["loss"].shape == together.of_epochs()["w"].shape == (3, 3)
@@ -101,8 +99,9 @@ def test_a_training_is_a_row_a_seed_and_a_row_an_update(tmp_path):
 
 
 def test_some_seeds_of_all(tmp_path):
-    fitted = fit(tmp_path, 2).with_seeds()
-    assert fitted.with_seeds() is fitted and fitted.history["loss"].shape == (1, 2, 4)
+    fitted = fit(tmp_path, 2)
+    assert fitted.history["loss"].shape == (1, 2, 4)
+    assert fitted.params_of(0)["w"] == fitted.params["w"][0]
     assert fitted.only(slice(0, 0)).history["w"].shape == (0, 2)
 
 

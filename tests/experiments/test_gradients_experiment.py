@@ -9,10 +9,9 @@ from support.compiler import run_with_defaults
 from experiments.frame.checkpoints import Checkpoints
 from experiments.gradients.config import Config
 from experiments.gradients.expect import judged
-from experiments.gradients.measure import Results, measure
-from experiments.gradients.precision import saturate
+from experiments.gradients.measure import Results, measure, settings_of, train
 from experiments.gradients.report import report
-from experiments.gradients.train import settings_of, train
+from experiments.gradients.warning import saturate
 
 CONFIG = Config(
     num_units=12,

@@ -10,8 +10,7 @@ import pytest
 import jaxrnn as jr
 from experiments.gradients.config import Config
 from experiments.gradients.jacobians import GAUSSIAN, ORTHOGONAL, product, recurrent_kernel
-from experiments.gradients.precision import Grown, from_on
-from experiments.gradients.train import (
+from experiments.gradients.measure import (
     NUM_SYMBOLS,
     TANH,
     TRUNCATION,
@@ -22,7 +21,7 @@ from experiments.gradients.train import (
     make_model,
     num_steps,
 )
-from experiments.gradients.warning import share
+from experiments.gradients.warning import Grown, from_on, share
 
 CONFIG = Config(num_units=4, seeds=2, delays=(2, 5), truncations=(1, 3, 6))
 

@@ -10,8 +10,8 @@ import pytest
 
 from experiments.characters.model import Sized
 from experiments.characters.writing import Passage
+from experiments.memorisation.figures import DECADES, interactive_page, shares_of_largest
 from experiments.memorisation.measure import LIKELIEST, Results, Traced
-from experiments.memorisation.page import DECADES, interactive_page, shares_of_largest
 
 MODELS = ("gru", "lstm", "mamba")
 TEXTS = ("def <b>f</b>(x):\n    return x & 1", "A second passage, 'as' \"long\" a")

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from experiments.data.employment import INDUSTRIES, load_employment
 from experiments.minimal import forecasts, probes
 from experiments.minimal.task import (
     HELD_OUT,
+    INDUSTRIES,
     Task,
+    load_employment,
     make_task,
     scale,
     scaled_changes,

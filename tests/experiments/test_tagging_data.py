@@ -7,11 +7,10 @@ import tokenize
 import numpy as np
 import pytest
 
-from experiments.data import source
-from experiments.data.source import CLASSES, NO_TOKEN, UNKNOWN, label_text, load_sources
 from experiments.frame.errors import ExperimentError
 from experiments.tagging import task
 from experiments.tagging.measure import confusion_counts, f1_scores, most_frequent
+from experiments.tagging.task import CLASSES, NO_TOKEN, UNKNOWN, label_text, load_sources
 
 TEXT = '''# a note
 def f(a, *b):
@@ -62,14 +61,14 @@ def test_labels_are_those_of_the_tokens():
 
 def test_a_real_file_is_labelled_like_the_slow_way():
     (found,) = load_sources(["textwrap"])
-    text = "".join((*source.CHARACTERS, "?")[index] for index in found.characters)
+    text = "".join((*task.CHARACTERS, "?")[index] for index in found.characters)
     assert [CLASSES[label] for label in found.labels] == slow_labels(text)
 
 
 def test_a_formatted_string_is_one_string():
     text = 'x = f"{a + 1} {b!r}"\n'
     found = label_text("text", text)
-    assert set(found.labels[4:-1]) == {source.STRING}
+    assert set(found.labels[4:-1]) == {task.STRING}
     assert found.position[4:-1].tolist() == list(range(len(text) - 5))
 
 

@@ -225,11 +225,11 @@ def test_bfloat16_inputs():
 def test_other_cells_raise():
     with pytest.raises(TypeError, match="cell must be a Cell"):
         jr.recurrent(jr.dense(2), jr.convolution())
-    with pytest.raises(TypeError, match="project returns Affine"):
+    with pytest.raises(TypeError, match=r"project returns Affine\(a, b\)"):
         jr.recurrent(jr.elman(2), jr.convolution())
-    with pytest.raises(TypeError, match="must not draw noise"):
+    with pytest.raises(TypeError, match="not draw noise"):
         jr.recurrent(jr.zoneout(jr.s4d(4), 0.1), jr.convolution())
-    with pytest.raises(TypeError, match="one array"):
+    with pytest.raises(TypeError, match=r"one array \[\.\.\., D, N\]"):
         jr.recurrent(jr.lru(2, 2), jr.convolution())
     mixing = halving()._replace(emit=lambda params, carry, x: carry.sum((-1, -2)) + 3 * x)
     with pytest.raises(ValueError, match="mixes"):
