@@ -80,6 +80,7 @@ COMPOSED = {
     **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout"), "none"),
     "cross_attention": "the source: S (M + A) numbers and S flags",
     "attention_cell": "that of the cell, and the source: S (M + A) numbers and S flags",
+    "input_feeding": "that of the cell, H numbers of h̃, and the source: S (M + A) numbers, S flags",
     "recurrent": OF_THE_CELL,
     "simple_cell": "H numbers, or what it is given",
     **dict.fromkeys(("learned_initial_carry", "zoneout", "recurrent_dropout"), OF_THE_CELL),
