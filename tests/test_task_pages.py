@@ -1,0 +1,17 @@
+"""The code on the pages of docs/tasks runs, block after block in one namespace."""
+
+import pathlib
+import re
+
+import pytest
+
+PAGES = sorted((pathlib.Path(__file__).parent.parent / "docs" / "tasks").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks, f"{page.name} shows no code"
+    names = {"__name__": page.stem}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)
