@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
 
 _NUMBERS = (jnp.floating, jnp.integer, jnp.bool_)
@@ -276,7 +277,7 @@ def _as_labels(labels, mask, dtypes, shape, highest):
 
 
 def _as_array(values, name, dtypes, shape=None):
-    array = jnp.asarray(values)
+    array = checks.array(values, name)
     if not any(jnp.issubdtype(array.dtype, dtype) for dtype in dtypes):
         wanted = " or ".join(dtype.__name__ for dtype in dtypes)
         raise TypeError(f"{name} must be {wanted}, got the dtype {array.dtype}.")

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.arguments import Call, check_model, compiled
 from jaxrnn.engine.keys import checked_key, fold_in
 from jaxrnn.engine.masking import as_mask, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import backwards, time_back, time_first
@@ -95,9 +96,10 @@ def unroll(
             )
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    run = compiled(_run, model, evaluator, reverse, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, call.steps, key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    arrays = params, carry, call.steps, key
+    return compiled(_run, (model, evaluator, reverse, call.time_axis), arrays)(*arrays)
 
 
 def step(
@@ -198,9 +200,10 @@ def carries(
         raise ValueError(f"model must be causal, got {model!r}, which has no carry between steps.")
     call = Call.checked(model, xs, mask, reset, time_major)
     key = checked_key(key)
-    run = compiled(_run_carries, model, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, call.steps, key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    arrays = params, carry, call.steps, key
+    return compiled(_run_carries, (model, call.time_axis), arrays)(*arrays)
 
 
 def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):

@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
+from jaxrnn.engine.masking import concrete
+from jaxrnn.engine.remade import warn_if_remade
 from jaxrnn.engine.time import time_back
 from jaxrnn.generation._feedback import (
     Feed,
@@ -98,7 +101,8 @@ def free_run(
     """
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     arguments = params, prompt, as_data(feed), carry, mask, reset, checked_key(key)
-    return compiled(_free_run, model, num_steps)(*arguments)
+    warn_if_remade((feed,), arguments, "feed")
+    return compiled(_free_run, (model, num_steps), arguments)(*arguments)
 
 
 def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
@@ -175,15 +179,19 @@ def generate(
     stops = (
         jnp.zeros(0, jnp.int32) if stop_token is None else _tokens(stop_token, "stop_token").ravel()
     )
-    choices = temperature, top_p, stops, _tokens(pad, "pad")
+    pad = _tokens(pad, "pad")
+    if (known := concrete(pad)) is not None:
+        _check_fits(known, prompt.dtype, "pad")
+    choices = temperature, top_p, stops, pad
     arrays = params, prompt, choices, carry, mask, reset, key
-    return compiled(_generate, model, num_steps, top_k)(*arrays)
+    return compiled(_generate, (model, num_steps, top_k), arrays)(*arrays)
 
 
 def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, reset, key):
     temperature, top_p, stops, pad = choices
 
     def choose(logits, token, key):
+        _check_fits(logits.shape[-1] - 1, token.dtype, "the largest token of the logits")
         chosen = next_token(logits, key, temperature=temperature, top_k=top_k, top_p=top_p)
         return chosen.astype(token.dtype)
 
@@ -207,8 +215,14 @@ def _check_tokens(model, prompt):
         raise TypeError(f"prompt must be signed ints, got the dtype {prompt.dtype}.")
 
 
+def _check_fits(token, dtype, name):
+    limits = jnp.iinfo(dtype)
+    if not limits.min <= token <= limits.max:
+        raise ValueError(f"prompt must have a dtype that holds {token}, {name}, got {dtype}.")
+
+
 def _tokens(values, name):
-    tokens = jnp.asarray(values)
+    tokens = checks.array(values, name)
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise TypeError(f"{name} must be integer tokens, got {values!r}.")
     return tokens

@@ -10,6 +10,8 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
 from jaxrnn.engine.masking import select, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
+from jaxrnn.engine.remade import warn_if_remade
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.engine.unroll import unroll
@@ -128,7 +130,11 @@ def scheduled_sampling(
     drawing_key(key, "scheduled_sampling")
     steps = Call.checked(model, xs, mask, reset, time_major=False).steps
     rate = _checked_rate(rate, checks.leading_shape(steps.xs, model.num_feature_axes))
-    return compiled(_scheduled, model)(params, steps, rate, key, as_data(feed), carry)
+    check_params(model, params, width_of(model, steps.xs))
+    checks.array_leaves(carry, "carry")
+    arguments = params, steps, rate, key, as_data(feed), carry
+    warn_if_remade((feed,), arguments, "feed")
+    return compiled(_scheduled, (model,), arguments)(*arguments)
 
 
 def _scheduled(model, params, steps, rate, key, feed, carry):

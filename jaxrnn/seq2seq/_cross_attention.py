@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.arguments import naming_params
 from jaxrnn.engine.masking import as_mask, select, zero_masked
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._scores import Score
@@ -59,13 +59,13 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
         >>> jr.source_memory(score, params, jnp.ones((2, 6, 5))).keys.shape
         (2, 6, 4)
     """
-    values = jnp.asarray(values)
+    values = checks.array(values, "values")
     checks.leading_shape(values, 1, "values")
     shape = values.shape[:-1]
     mask = jnp.ones(shape, bool) if mask is None else as_mask(mask, shape)
-    with naming_params(cross_attention(score, 1, 1), params, values):
-        values = in_compute_dtype(params, zero_masked(mask, values))
-        return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
+    check_params(score, params, None, values.shape[-1])
+    values = in_compute_dtype(params, zero_masked(mask, values))
+    return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
 
 
 @model_factory

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.keys import split_key
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.unroll import unroll
+from jaxrnn.factories import ModelValue, model_factory
 from jaxrnn.generation._decoding import generate
 from jaxrnn.generation._teacher_forcing import teacher_forced
 from jaxrnn.seq2seq._cross_attention import Memory, source_memory
@@ -41,7 +43,16 @@ class EncoderDecoderParams(NamedTuple):
     decoder: Any
 
 
-class EncoderDecoder(NamedTuple):
+class _EncoderDecoderFields(NamedTuple):
+    init: Callable[..., EncoderDecoderParams]
+    encode: Callable[..., Any]
+    decoder: Callable[[Any], Layer]
+    teacher_forced: Callable[..., Any]
+    generate: Callable[..., Any]
+    roles: Any = None
+
+
+class EncoderDecoder(ModelValue, _EncoderDecoderFields):
     """A map from a source to another sequence, as a record of pure functions.
 
     A row may hold several sources (`pack` makes such rows): `source_reset` says where each begins
@@ -70,14 +81,8 @@ class EncoderDecoder(NamedTuple):
         roles: What the parameters are for, as in `Cell`.
     """
 
-    init: Callable[..., EncoderDecoderParams]
-    encode: Callable[..., Any]
-    decoder: Callable[[Any], Layer]
-    teacher_forced: Callable[..., Any]
-    generate: Callable[..., Any]
-    roles: Any = None
 
-
+@model_factory
 def encoder_decoder(
     encoder: Cell | Layer,
     decoder: Cell | Layer,
@@ -221,6 +226,8 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
         )
 
     def encode(params, source, *, mask=None, reset=None, key=None):
+        source = checks.arrays(source, "source")
+        _check_params(reader, writer, params, source)
         start = _start if reset is None else _packed_start
         return start(reader, writer, params, Steps(source, mask, reset), key)
 
@@ -256,6 +263,20 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
 
     roles = EncoderDecoderParams(reader.layer.roles, without_source.roles)
     return EncoderDecoder(init, encode, decoder, forced, written, roles)
+
+
+def _check_params(reader, writer, params, source):
+    """Raises unless `init` makes such parameters, for the part that has others."""
+    if not isinstance(params, EncoderDecoderParams):
+        raise TypeError(
+            f"params must be EncoderDecoderParams, as init makes them, got {type(params).__name__}."
+        )
+    width = width_of(reader.layer, source)
+    check_params(reader.layer, params.encoder, width, name="params.encoder")
+    # Tokens do not show how many there are, but an embedding of them has the same width for any.
+    num_memory = reader.layer.num_outputs(1 if width is None else width)
+    if width is not None or num_memory == reader.layer.num_outputs(2):
+        check_params(writer.stack(1, num_memory), params.decoder, None, name="params.decoder")
 
 
 def _start(reader, writer, params, steps, key):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, expand_mask, zero_masked
 
 
@@ -88,14 +89,13 @@ def max_valid(ys: Any, mask: Any = None) -> Any:
 
 def _pool(pool: Callable[[jax.Array, jax.Array], jax.Array], ys: Any, mask: Any) -> Any:
     def pool_leaf(leaf):
-        leaf = jnp.asarray(leaf)
         flags = _leaf_mask(mask, leaf)
         if flags.shape[-1] == 0:
             return jnp.zeros(flags.shape[:-1] + leaf.shape[flags.ndim :], leaf.dtype)
         pooled = pool(leaf, flags)
         return zero_masked(flags.any(-1), pooled)
 
-    return jax.tree.map(pool_leaf, ys)
+    return jax.tree.map(pool_leaf, checks.arrays(ys, "ys"))
 
 
 def _leaf_mask(mask, leaf):
