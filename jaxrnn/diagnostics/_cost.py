@@ -132,9 +132,12 @@ def state_capacity_bits(model: Model, params: Any, *, bits_per_number: int | Non
     """
     if bits_per_number is not None:
         checks.positive(bits_per_number, "bits_per_number")
-    params = _shapes(params)
-    check_params(model, params, None)
-    carry = jax.eval_shape(lambda params: model.initial_carry(params), params)
+
+    def initial_carry(params):
+        check_params(model, params, None)
+        return model.initial_carry(params)
+
+    carry = jax.eval_shape(initial_carry, _shapes(params))
 
     def bits(leaf):
         if bits_per_number is not None:

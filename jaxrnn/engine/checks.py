@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import reprlib
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax.tree_util import keystr
 
 from jaxrnn.types import Cell
 
-_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, jax.ShapeDtypeStruct)
+_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
 def is_cell(cell: Any) -> None:
@@ -135,7 +136,7 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether JAX takes it as an array: one of JAX or numpy, a number, or the shape of an array."""
+    """Whether JAX takes it as an array: one of JAX or numpy, or a number."""
     return isinstance(leaf, _ARRAYS) or hasattr(leaf, "__jax_array__")
 
 
@@ -153,8 +154,8 @@ def array_leaves(tree: Any, name: str) -> None:
     for path, leaf in paths:
         if not is_array(leaf):
             raise TypeError(
-                f"{name}{keystr(path)} must be an array of jax or numpy, got {_class(leaf)}: "
-                "numpy.asarray makes one."
+                f"{name}{keystr(path)} must be an array of jax or numpy, such as numpy.asarray "
+                f"makes, got {_class(leaf)} {reprlib.repr(leaf)}."
             )
 
 

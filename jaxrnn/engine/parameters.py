@@ -134,10 +134,10 @@ def _check_structure(model, widths, params, expected, name):
         return  # A class that is not equal to itself, such as one that holds a new function.
     path, came, wanted = _first_difference(params, expected.tree, ())
     name = f"{name}{keystr(path)}"
-    if _children(came) and _children(wanted):
-        came, wanted = (jax.tree.structure(tree) for tree in (came, wanted))
-        raise TypeError(f"{name} must have the structure {wanted} that init makes, got {came}.")
-    raise TypeError(f"{name} must be {_written(wanted)} as init makes it, got {_written(came)}.")
+    must = f"be {_written(wanted)} as init makes it"
+    if _children(wanted):
+        must = f"have the structure {_written(wanted)} that init makes"
+    raise TypeError(f"{name} must {must}, got {_written(came)}.")
 
 
 def _check_leaf(params, number, want, widths, name):

@@ -63,7 +63,7 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
     checks.leading_shape(values, 1, "values")
     shape = values.shape[:-1]
     mask = jnp.ones(shape, bool) if mask is None else as_mask(mask, shape)
-    check_params(score, params, None, values.shape[-1])
+    check_params(score, params, None, None)
     values = in_compute_dtype(params, zero_masked(mask, values))
     return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
 

@@ -45,5 +45,7 @@ def test_errors_name_the_argument():
     with pytest.raises(TypeError, match="activation must be a function or None, got 'relu'"):
         jr.dense(2, "relu")  # pyright: ignore[reportArgumentType]
     params = jr.dense(2).init(jax.random.key(0), 3)
-    with pytest.raises(ValueError, match=r"xs must have the width 3 of .*kernel.* got .*4"):
+    with pytest.raises(
+        ValueError, match=r"params.kernel must have .* inputs of width 4, got \(3, 2"
+    ):
         jr.unroll(jr.dense(2), params, jnp.ones((5, 4)))
