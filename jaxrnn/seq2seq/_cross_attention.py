@@ -59,6 +59,7 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
         >>> jr.source_memory(score, params, jnp.ones((2, 6, 5))).keys.shape
         (2, 6, 4)
     """
+    _check_score(score)
     values = checks.array(values, "values")
     checks.leading_shape(values, 1, "values")
     shape = values.shape[:-1]
@@ -104,8 +105,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         >>> rollout.outputs.shape, jr.attention_weights(rollout).shape
         ((2, 7, 8), (2, 7, 6))
     """
-    if not isinstance(score, Score):
-        raise TypeError(f"score must be a Score, such as dot_score(64); got {score!r}.")
+    _check_score(score)
     if checks.integer(num_source_steps, "num_source_steps") < 0:
         raise ValueError(f"num_source_steps must not be below 0, got {num_source_steps}.")
     checks.positive(num_memory, "num_memory")
@@ -139,6 +139,11 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         num_outputs=lambda num_inputs: num_inputs + num_memory,
         roles=score.roles,
     )
+
+
+def _check_score(score):
+    if not isinstance(score, Score):
+        raise TypeError(f"score must be a Score, such as dot_score(64); got {score!r}.")
 
 
 def attention_weights(rollout: Rollout) -> jax.Array:

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.masking import select
@@ -33,7 +34,8 @@ def check_axes(subject: Subject) -> None:
 
     def variants(params, xs):
         initial = subject.initial_carry(shape[:2])
-        flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
+        # Of numpy, because a floating mask must not be traced.
+        flags = {"mask": np.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
         flat = run(params, _map(lambda leaf: leaf.reshape(4, *leaf.shape[2:]), xs))
         time_first = run(params, _map(lambda leaf: jnp.moveaxis(leaf, 2, 0), xs), time_major=True)

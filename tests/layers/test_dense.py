@@ -15,7 +15,7 @@ def test_worked_numbers():
     np.testing.assert_array_equal(jr.unroll(layer, params, xs).outputs, want.clip(0))
     params = params._replace(bias=None)
     np.testing.assert_array_equal(
-        jr.unroll(jr.dense(2), params, xs).outputs, want - np.array([0.5, -0.5])
+        jr.unroll(jr.dense(2, use_bias=False), params, xs).outputs, want - np.array([0.5, -0.5])
     )
 
 
