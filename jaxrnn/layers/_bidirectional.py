@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
@@ -93,8 +94,9 @@ def bidirectional(
 
     def unroll(params, carry, steps, key):
         keys = split_key(key, 2)
-        forward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
-        backward = reversed_backward.unroll(params.backward, carry.backward, steps, keys[1])
+        forward_carry, backward_carry = parts_of(carry)
+        forward = layers.forward.unroll(params.forward, forward_carry, steps, keys[0])
+        backward = reversed_backward.unroll(params.backward, backward_carry, steps, keys[1])
         return Rollout(
             Directions(forward.carry, backward.carry),
             _merged(merge_fn, forward.outputs, backward.outputs),
