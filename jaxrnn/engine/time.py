@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.starts import flip_starts
-from jaxrnn.types import Carry, Key, Layer, Params, Reset, Rollout, Steps
+from jaxrnn.types import Carry, Inside, Key, Layer, Params, Reset, Steps
 
 
 def time_first(tree: Any, axis: int) -> Any:
@@ -50,9 +51,16 @@ def flip_reset(reset: Reset) -> Reset:
 def backwards(layer: Layer) -> Layer:
     """The layer that reads the sequence from its end; its outputs keep the order of the inputs."""
 
-    def unroll(params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
+    def inside(params: Params, carry: Carry, steps: Steps, key: Key) -> Inside:
         flipped = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
-        rollout = layer.unroll(params, flip_starts(carry, steps.reset), flipped, key)
-        return rollout._replace(outputs=flip(rollout.outputs))
+        carry = flip_starts(carry, steps.reset)
+        return _turned(look_inside(layer, params, carry, flipped, key))
 
-    return layer._replace(unroll=unroll, causal=False)
+    return layer._replace(unroll=rollout_of(inside), causal=False, inside=inside)
+
+
+def _turned(inside: Inside) -> Inside:
+    """What is inside of a run on flipped steps, in the order of the steps before."""
+    rollout = inside.rollout._replace(outputs=flip(inside.rollout.outputs))
+    layers = jax.tree.map(_turned, inside.layers, is_leaf=lambda node: isinstance(node, Inside))
+    return Inside(rollout, lambda: flip(inside.carries()), layers)

@@ -8,13 +8,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
-from jaxrnn.engine.keys import checked_key, fold_in
+from jaxrnn.engine.inside import look_inside
+from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
-from jaxrnn.engine.recurrent import recurrent
+from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import Started, first_carry, nan_without_start
 from jaxrnn.engine.time import backwards, time_back, time_first
@@ -100,7 +100,7 @@ def unroll(
 
         Three episodes in a row, each from the carry that was stored when it was collected:
 
-        >>> stored = jax.tree.map(lambda leaf: jnp.ones((3, *leaf.shape)), cell.initial_carry(params))
+        >>> stored = jax.tree.map(jnp.ones_like, cell.initial_carry(params, (3,)))
         >>> reset = jnp.array([True, False, True, True, False])
         >>> jr.unroll(cell, params, jnp.ones((5, 3)), starts=stored, reset=reset).outputs.shape
         (5, 8)
@@ -185,27 +185,33 @@ def carries(
     carry: Carry = None,
     mask: Mask = None,
     reset: Reset = None,
+    reverse: bool = False,
     time_major: bool = False,
     key: Key = None,
 ) -> Carry:
     """The carry after every step, for diagnostics.
 
+    A layer that reads from both ends has two, each as its direction reads: in that of the backward
+    one the entry of step t has seen the steps from the end of the sequence down to t.
+
     Args:
-        model: the cell or layer to run; a layer must be causal.
+        model: the cell or layer to run; causal, or made of such layers by `bidirectional`, `serial`
+            and the like.
         params: its parameters.
         xs: inputs, a tree of arrays `[..., T, D]`.
-        carry: the carry before the first step; None is the initial carry.
+        carry: the carry before the first step that is read; None is the initial carry.
         mask: `[..., T]`; a masked step repeats the carry before it.
         reset: `[..., T]`.
+        reverse: whether the sequence is read from its end; the result keeps the order of `xs`.
         time_major: whether xs, mask, reset and the result are `[T, ...]`.
-        key: randomness. A cell draws the noise that `unroll` draws; a layer is run step by step
-            with a key for each, so what it draws for a whole sequence is drawn for every step.
+        key: randomness, drawn as in `unroll`. A layer that is neither made of a cell nor of other
+            layers is run step by step with a key for each.
 
     Returns:
-        A tree like the carry, leaves `[..., T, H]`.
+        A tree like the carry, leaves `[..., T, H]`, in the order of `xs`.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer is not causal and has no `inside`, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -215,11 +221,9 @@ def carries(
         >>> jr.carries(cell, params, jnp.ones((2, 5, 3))).c.shape
         (2, 5, 4)
     """
-    if not getattr(model, "causal", True):
-        raise ValueError(f"model must be causal, got {model!r}, which has no carry between steps.")
     call = Call.checked(model, xs, mask, reset, time_major)
-    key = checked_key(key)
-    run = compiled(_run_carries, model, call.time_axis)
+    reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
+    run = compiled(_run_carries, model, reverse, call.time_axis)
     with naming_params(model, params, call.steps.xs):
         return run(params, carry, call.steps, key)
 
@@ -250,17 +254,12 @@ def finished(outputs: Any, steps: Steps) -> Any:
     return zero_masked(steps.mask, outputs)
 
 
-def _run_carries(model, time_axis, params, carry, steps, key):
-    if isinstance(model, Cell):
-        # One unroll of the cell with its carry as its output, so noise and speed are those of
-        # `unroll`. A layer has no `emit` to replace and is run step by step.
-        layer = recurrent(model._replace(emit=_emit_carry))
-    else:
-        layer = _emitting_carry(model)
+def _run_carries(model, reverse, time_axis, params, carry, steps, key):
+    layer = backwards(as_layer(model)) if reverse else as_layer(model)
     steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
-    rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    return time_back(rollout.outputs, time_axis)
+    inside = look_inside(layer, params, carry, _without_padding(steps), key)
+    return time_back(inside.carries(), time_axis)
 
 
 def _start(layer, params, carry, steps, key):
@@ -301,7 +300,7 @@ def _started(layer, params, carry, starts, steps, key):
 
 
 def _with_every_start(rollout, begin, reset):
-    """The rollout with NaN where a row has more resets than starts, which `jit` cannot raise for."""
+    """The rollout with NaN where a row has more resets than starts: `jit` cannot raise for it."""
     last = jax.tree.leaves(begin.starts)[0].shape[0] - 1
     number = jnp.cumsum(reset, axis=0)
     return rollout._replace(
@@ -328,28 +327,6 @@ def _check_starts_suffice(starts, call):
 
 def _without_padding(steps):
     return steps._replace(xs=zero_masked(steps.mask, steps.xs))
-
-
-def _emit_carry(params, carry, x):
-    del params, x
-    return carry
-
-
-def _emitting_carry(layer: Layer) -> Layer:
-    """The layer run step by step, with the carry after each step as its output."""
-
-    def unroll(params, carry, steps, key):
-        def step(carry, inputs):
-            index, one = inputs
-            one = jax.tree.map(lambda leaf: leaf[None], one)
-            rollout = layer.unroll(params, carry, one, fold_in(key, index))
-            return rollout.carry, rollout.carry
-
-        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
-        carry, outputs = lax.scan(step, carry, (jnp.arange(num_steps), steps))
-        return Rollout(carry, outputs)
-
-    return layer._replace(unroll=unroll)
 
 
 def _real_dtype(xs):
