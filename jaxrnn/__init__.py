@@ -80,6 +80,7 @@ from jaxrnn.layers import (
     recurrent,
     residual,
     serial,
+    subsample,
 )
 from jaxrnn.losses import (
     binary_cross_entropy,
@@ -123,13 +124,14 @@ from jaxrnn.sequences import (
     unpack,
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
-from jaxrnn.types import Affine, Cell, Evaluator, Layer, Model, Rollout, Split, Steps
+from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
 
 __all__ = [
     # Records
     "Affine",
     "Cell",
     "Evaluator",
+    "Flags",
     "Layer",
     "Model",
     "Rollout",
@@ -186,6 +188,7 @@ __all__ = [
     "recurrent",
     "residual",
     "serial",
+    "subsample",
     # Recipes
     "block",
     "classifier",

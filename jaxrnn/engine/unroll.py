@@ -12,6 +12,7 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.keys import checked_key, fold_in
 from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.recurrent import recurrent
@@ -67,13 +68,15 @@ def unroll(
 
     Returns:
         Rollout with the carry after the last step `[..., H]`, the outputs `[..., T, H]` in the
-        dtype of `xs` where that is real and floating (zero on masked steps), and `info`, which
-        says how the model was evaluated.
+        dtype of `xs` where that is real and floating (zero on masked steps), `info`, which
+        says how the model was evaluated, and `flags`: None, or the mask and the resets of the
+        outputs where a layer such as `subsample` changes the steps.
 
     Raises:
         TypeError: An argument has the wrong type, tree structure or dtype.
-        ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, or a
-            layer that is not causal is given a carry.
+        ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, a
+            layer that is not causal is given a carry, or there are flags and a layer changes the
+            number of steps and returns none.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -125,7 +128,7 @@ def step(
         `(carry, y)`, y `[..., H]`.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer is not causal or changes the steps, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -153,6 +156,8 @@ def step(
         time_major=True,
         key=key,
     )
+    if isinstance(model, Layer):
+        check_keeps_steps(model, rollout, 1, "to be run by step")
     return rollout.carry, jax.tree.map(lambda leaf: leaf[0], rollout.outputs)
 
 
@@ -209,18 +214,20 @@ def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
     steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
     rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    outputs = finished(rollout.outputs, steps)
-    return rollout._replace(outputs=time_back(outputs, time_axis))
+    finished = finished_outputs(layer, rollout, steps)
+    return rollout._replace(
+        outputs=time_back(finished.xs, time_axis), flags=time_back(rollout.flags, time_axis)
+    )
 
 
-def finished(outputs: Any, steps: Steps) -> Any:
-    """The outputs of a run, in the dtype of xs and zero on masked steps.
+def finished_outputs(layer: Layer, rollout: Rollout, steps: Steps) -> Steps:
+    """The outputs of a run with their flags, in the dtype of xs and zero on masked steps.
 
     Only at its end: between the layers of a stack activations keep the width of the recurrence.
     """
-    dtype = _real_dtype(steps.xs)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs)
-    return zero_masked(steps.mask, outputs)
+    made, dtype = outputs_as_steps(layer, rollout, steps), _real_dtype(steps.xs)
+    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), made.xs)
+    return made._replace(xs=zero_masked(made.mask, outputs))
 
 
 def _run_carries(model, time_axis, params, carry, steps, key):
