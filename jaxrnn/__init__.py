@@ -61,6 +61,8 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
     impute,
@@ -211,6 +213,8 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
     "impute",

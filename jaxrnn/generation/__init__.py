@@ -1,5 +1,7 @@
 """Generation: models that read the true sequence, their own outputs, or a mixture of both."""
 
+from jaxrnn.generation._beam_search import Hypotheses as Hypotheses
+from jaxrnn.generation._beam_search import beam_search as beam_search
 from jaxrnn.generation._decoding import FreeRun as FreeRun
 from jaxrnn.generation._decoding import Generated as Generated
 from jaxrnn.generation._decoding import free_run as free_run

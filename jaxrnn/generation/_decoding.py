@@ -73,7 +73,9 @@ def free_run(
     What is known of the steps to come, such as the calendar or a planned price, is `future`, and
     `feed` puts the output into it; what it holds in the place of the output, NaN for example,
     reaches nothing that `feed` does not read. Where some of these steps have been observed, or rows
-    hold several sequences, see `impute`. Padding in the prompt changes nothing, on whichever side it is. To continue, pass
+    hold several sequences, see `impute`.
+
+    Padding in the prompt changes nothing, on whichever side it is. To continue, pass
     `prompt=result.xs[..., -1:, :]` and `carry=result.carry`. A row whose prompt holds no real step
     cannot be continued: its carry does not change, and its outputs and xs are zero.
 
@@ -225,11 +227,8 @@ def generate(
     """
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     check_choice(checked_key(key), temperature, top_k, top_p)
-    _check_tokens(model, prompt)
-    stops = (
-        jnp.zeros(0, jnp.int32) if stop_token is None else _tokens(stop_token, "stop_token").ravel()
-    )
-    choices = temperature, top_p, stops, _tokens(pad, "pad")
+    check_tokens(model, prompt, "prompt")
+    choices = temperature, top_p, stop_tokens(stop_token), as_tokens(pad, "pad")
     arrays = params, prompt, choices, carry, mask, reset, key
     return compiled(_generate, model, num_steps, top_k)(*arrays)
 
@@ -250,18 +249,27 @@ def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, res
     return Generated(rest.carry, tokens, mask, progress.has_read & ~rest.goes_on)
 
 
-def _check_tokens(model, prompt):
+def check_tokens(model: Model, tokens: Any, name: str) -> None:
+    """Raises unless the model reads tokens and these are some."""
     if model.num_feature_axes != 0:
         raise ValueError(
             "model must read tokens to generate, such as serial(embed(D), ...); the x of this "
             f"one has {model.num_feature_axes} feature axes. free_run takes any x."
         )
     # -1 marks logits that are NaN, and unsigned ints have no -1.
-    if not jnp.issubdtype(prompt.dtype, jnp.signedinteger):
-        raise TypeError(f"prompt must be signed ints, got the dtype {prompt.dtype}.")
+    if not jnp.issubdtype(tokens.dtype, jnp.signedinteger):
+        raise TypeError(f"{name} must be signed ints, got the dtype {tokens.dtype}.")
 
 
-def _tokens(values, name):
+def stop_tokens(stop_token: int | Sequence[int] | None) -> jax.Array:
+    """The tokens that end a row, in one axis."""
+    if stop_token is None:
+        return jnp.zeros(0, jnp.int32)
+    return as_tokens(stop_token, "stop_token").ravel()
+
+
+def as_tokens(values: Any, name: str) -> jax.Array:
+    """The values as an array; raises TypeError unless they are ints."""
     tokens = jnp.asarray(values)
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise TypeError(f"{name} must be integer tokens, got {values!r}.")
