@@ -61,8 +61,11 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
+    impute,
     next_token,
     scheduled_sampling,
     teacher_forced,
@@ -213,8 +216,11 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
+    "impute",
     "next_token",
     "scheduled_sampling",
     "teacher_forced",
