@@ -2,6 +2,7 @@
 
 from jaxrnn import (
     cells,
+    crf,
     diagnostics,
     generation,
     layers,
@@ -33,6 +34,7 @@ from jaxrnn.cells import (
     slstm,
     zoneout,
 )
+from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
     carry_jacobians,
@@ -251,6 +253,11 @@ __all__ = [
     "mean_over_steps",
     "squared_error",
     "sum_over_steps",
+    # Tagging
+    "crf_init",
+    "crf_log_likelihood",
+    "crf_marginals",
+    "viterbi",
     # Training
     "GradientNorms",
     "gradient_norms",
@@ -274,6 +281,7 @@ __all__ = [
     "state_capacity_bits",
     # Packages: the records of parameters and carries live there
     "cells",
+    "crf",
     "diagnostics",
     "generation",
     "layers",
