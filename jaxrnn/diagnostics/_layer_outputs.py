@@ -15,8 +15,8 @@ from jaxrnn.types import Carry, Inside, Key, Mask, Model, Params, Reset
 class LayerOutputs(NamedTuple):
     """`outputs [..., T, H]` of a layer, and `layers`, a `LayerOutputs` for each layer inside of it.
 
-    `layers` is a tuple for `serial` and `residual`, `Directions` for `bidirectional`, and `()` for a
-    cell and for a layer that is made of no others.
+    `layers` is a tuple for `serial` and `residual`, `Directions` for `bidirectional`, and `()` for
+    a cell and for a layer that is made of no others.
     """
 
     outputs: Any
@@ -79,6 +79,6 @@ def _outputs(run, reverse):
         layers = jax.tree.map(
             outputs_of, inside.layers, is_leaf=lambda node: isinstance(node, Inside)
         )
-        return LayerOutputs(finished(inside.rollout.outputs, run.steps), layers)
+        return LayerOutputs(finished(inside.rollout.outputs, inside.mask, run.steps.xs), layers)
 
     return outputs_of(look_inside(layer, run.params, run.carry, run.steps, run.key))

@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.types import Carry, Inside, Key, Layer, Params, Rollout, Steps
 
 
 def look_inside(layer: Layer, params: Params, carry: Carry, steps: Steps, key: Key) -> Inside:
     """Runs a layer once, with a way to see its carries and the layers inside of it."""
-    if layer.inside is not None:
-        return layer.inside(params, carry, steps, key)
 
     def carries():
+        if not jax.tree.leaves(carry):
+            return carry
         if not layer.causal:
             raise ValueError(
                 f"model must be causal or say what is inside of it, got {layer!r}, which has no "
@@ -24,7 +25,11 @@ def look_inside(layer: Layer, params: Params, carry: Carry, steps: Steps, key: K
             )
         return step_by_step(layer, params, carry, steps, key).outputs[1]
 
-    return Inside(layer.unroll(params, carry, steps, key), carries)
+    if layer.inside is None:
+        inside = Inside(layer.unroll(params, carry, steps, key), carries)
+    else:
+        inside = layer.inside(params, carry, steps, key)
+    return inside._replace(mask=outputs_as_steps(layer, inside.rollout, steps).mask)
 
 
 def rollout_of(inside: Callable[..., Inside]) -> Callable[..., Rollout]:
@@ -52,4 +57,5 @@ def one_step(layer: Layer, params: Params, carry: Carry, one: Any, key: Key) -> 
     """Runs a layer on one step, without a time axis in `one` and in the outputs."""
     one = jax.tree.map(lambda leaf: leaf[None], one)
     rollout = layer.unroll(params, carry, one, key)
+    check_keeps_steps(layer, rollout, 1, "to be run step by step")
     return rollout._replace(outputs=jax.tree.map(lambda leaf: leaf[0], rollout.outputs))

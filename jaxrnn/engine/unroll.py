@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.inside import look_inside
 from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
@@ -76,15 +77,17 @@ def unroll(
 
     Returns:
         Rollout with the carry after the last step `[..., H]`, the outputs `[..., T, H]` in the
-        dtype of `xs` where that is real and floating (zero on masked steps), and `info`, which
-        says how the model was evaluated.
+        dtype of `xs` where that is real and floating (zero on masked steps), `info`, which
+        says how the model was evaluated, and `flags`: None, or the mask and the resets of the
+        outputs where a layer such as `subsample` changes the steps.
 
     Raises:
         TypeError: An argument has the wrong type, tree structure or dtype.
         ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, starts
             are given without a reset or to a model that cannot take them (one without memory, or
-            with a source in its carry), or a row has more resets than starts. Under `jit`, which
-            cannot raise for the last, sequences without a start and the carry of their row are NaN.
+            with a source in its carry), a row has more resets than starts, or there are flags and
+            a layer changes the number of steps and returns none. Under `jit`, which cannot raise
+            for missing starts, sequences without one and the carry of their row are NaN.
 
     Stored carries of reinforcement learning, and windows of packed streams that are cut for
     truncated backpropagation, are starts: each sequence of a row goes on from its own carry.
@@ -146,7 +149,7 @@ def step(
         `(carry, y)`, y `[..., H]`.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer is not causal or changes the steps, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -174,6 +177,8 @@ def step(
         time_major=True,
         key=key,
     )
+    if isinstance(model, Layer):
+        check_keeps_steps(model, rollout, 1, "to be run by step")
     return rollout.carry, jax.tree.map(lambda leaf: leaf[0], rollout.outputs)
 
 
@@ -239,19 +244,26 @@ def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key
         begin = _started(layer, params, carry, starts, steps, key)
         rollout = layer.unroll(params, begin, _without_padding(steps), key)
         checks.same_tree(rollout.carry, first_carry(begin), "the carry of a layer given starts")
-        rollout = _with_every_start(rollout, begin, steps.reset)
-    outputs = finished(rollout.outputs, steps)
-    return rollout._replace(outputs=time_back(outputs, time_axis))
+        rollout = _with_every_start(layer, rollout, begin, steps)
+    finished = finished_outputs(layer, rollout, steps)
+    return rollout._replace(
+        outputs=time_back(finished.xs, time_axis), flags=time_back(rollout.flags, time_axis)
+    )
 
 
-def finished(outputs: Any, steps: Steps) -> Any:
-    """The outputs of a run, in the dtype of xs and zero on masked steps.
+def finished_outputs(layer: Layer, rollout: Rollout, steps: Steps) -> Steps:
+    """The outputs of a run with their flags, in the dtype of xs and zero on masked steps.
 
     Only at its end: between the layers of a stack activations keep the width of the recurrence.
     """
-    dtype = _real_dtype(steps.xs)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs)
-    return zero_masked(steps.mask, outputs)
+    made = outputs_as_steps(layer, rollout, steps)
+    return made._replace(xs=finished(made.xs, made.mask, steps.xs))
+
+
+def finished(outputs: Any, mask: Mask, xs: Any) -> Any:
+    """Outputs in the dtype of the inputs `xs` of a run, and zero where `mask` is False."""
+    dtype = _real_dtype(xs)
+    return zero_masked(mask, jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs))
 
 
 def _run_carries(model, reverse, time_axis, params, carry, steps, key):
@@ -299,12 +311,12 @@ def _started(layer, params, carry, starts, steps, key):
     return varying_like(Started(carry, starts), (params, carry, starts, steps, key))
 
 
-def _with_every_start(rollout, begin, reset):
-    """The rollout with NaN where a row has more resets than starts: `jit` cannot raise for it."""
+def _with_every_start(layer, rollout, begin, steps):
+    """The rollout, NaN where a row has more resets than starts: `jit` cannot raise for it."""
     last = jax.tree.leaves(begin.starts)[0].shape[0] - 1
-    number = jnp.cumsum(reset, axis=0)
+    number = jnp.cumsum(outputs_as_steps(layer, rollout, steps).reset, axis=0)
     return rollout._replace(
-        carry=nan_without_start(rollout.carry, reset.sum(0), last),
+        carry=nan_without_start(rollout.carry, steps.reset.sum(0), last),
         outputs=nan_without_start(rollout.outputs, number, last),
     )
 

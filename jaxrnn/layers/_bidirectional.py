@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.flags import side_by_side
 from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
@@ -46,7 +47,8 @@ def bidirectional(
     Returns:
         The layer, not causal, `[..., D] -> [..., C]`; its params, carry and info are
         `Directions(forward, backward)`. With "sum" and "mean" it raises ValueError, in `init`,
-        `num_outputs` and while tracing, when the widths differ.
+        `num_outputs` and while tracing, when the widths differ. Where both directions change the
+        steps they must return the same mask; outputs are NaN where it differs.
 
     Raises:
         TypeError: `forward` or `backward` is neither a Cell nor a Layer.
@@ -101,10 +103,12 @@ def bidirectional(
             look_inside(reversed_backward, params.backward, backward_carry, steps, keys[1]),
         )
         forward, backward = runs.forward.rollout, runs.backward.rollout
+        flags, outputs = side_by_side(layers, (forward, backward), steps)
         rollout = Rollout(
             Directions(forward.carry, backward.carry),
-            _merged(merge_fn, forward.outputs, backward.outputs),
+            _merged(merge_fn, *outputs),
             Directions(forward.info, backward.info),
+            flags,
         )
         return Inside(rollout, lambda: Directions(*(run.carries() for run in runs)), runs)
 

@@ -2,6 +2,7 @@
 
 import jax
 
+from jaxrnn.engine.flags import outputs_as_steps
 from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
@@ -16,8 +17,9 @@ def serial(*layers: Cell | Layer) -> Layer:
 
         y⁰ = x,  yⁱ = layerᵢ(yⁱ⁻¹),  y = yⁿ
 
-    Every layer gets the mask and the resets, and a key of its own. Masked outputs are not set to
-    zero between layers, since no layer reads them.
+    Every layer gets the mask and the resets, or those that the layer before it returned with its
+    outputs, and a key of its own. Masked outputs are not set to zero between layers, since no
+    layer reads them.
 
     Args:
         *layers: at least one cell or layer; the first one reads x.
@@ -63,15 +65,17 @@ def serial(*layers: Cell | Layer) -> Layer:
         )
 
     def inside(params, carry, steps, key):
-        runs = []
+        runs, flags = [], None
         keys = split_key(key, len(stack))
         for (layer, layer_params), layer_carry, layer_key in zip(
             with_params(params), parts_of(carry), keys, strict=True
         ):
             runs.append(look_inside(layer, layer_params, layer_carry, steps, layer_key))
-            steps = steps._replace(xs=runs[-1].rollout.outputs)
-        carries, _, infos = zip(*(run.rollout for run in runs), strict=True)
-        rollout = Rollout(carries, steps.xs, infos)
+            rollout = runs[-1].rollout
+            flags = flags if rollout.flags is None else rollout.flags
+            steps = outputs_as_steps(layer, rollout, steps)
+        carries, _, infos, _ = zip(*(run.rollout for run in runs), strict=True)
+        rollout = Rollout(carries, steps.xs, infos, flags)
         return Inside(rollout, lambda: tuple(run.carries() for run in runs), tuple(runs))
 
     def num_outputs(num_inputs):

@@ -15,7 +15,7 @@ from jaxrnn.engine.masking import restarted, taken, zero_masked
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.engine.time import backwards, time_back, time_first
-from jaxrnn.engine.unroll import finished
+from jaxrnn.engine.unroll import finished_outputs
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._cross_attention import attended_in
 from jaxrnn.seq2seq._writers import Parts
@@ -45,8 +45,8 @@ class ReadSources(NamedTuple):
     """What an encoder made of rows of several sources.
 
     Attributes:
-        mask: bool `[..., S]`.
-        index: int `[..., S]`, the number of the source that each step belongs to.
+        mask: bool `[..., S]`, of the outputs.
+        index: int `[..., S]`, the number of the source that each output belongs to.
         outputs: `[..., S, M]`.
         carries: The carry after each source, leaves `[..., S+1, ...]`; the last entry, and that of
             every number without a source, is the initial carry. None where it was not asked for.
@@ -110,16 +110,19 @@ def _read_sources(layer, reverse, with_carries, params, steps, key):
     axis = len(batch_shape)
     steps = time_first(steps, axis)
     steps = steps._replace(xs=zero_masked(steps.mask, steps.xs))
-    index = sequence_index(steps.mask, steps.reset, jnp.full(batch_shape, -1))
+    before = jnp.full(batch_shape, -1)
+    index = sequence_index(steps.mask, steps.reset, before)
     initial = varying_like(layer.initial_carry(params, tuple(batch_shape)), (params, steps, key))
     run = _with_carries(layer) if with_carries else layer
-    outputs = (backwards(run) if reverse else run).unroll(params, initial, steps, key).outputs
-    carries = None
+    run = backwards(run) if reverse else run
+    rollout, carries = run.unroll(params, initial, steps, key), None
     if with_carries:
-        outputs, carries = outputs
+        outputs, carries = rollout.outputs
+        rollout = rollout._replace(outputs=outputs)
         carries = _after_each(index, carries, initial, reverse)
-    read = ReadSources(steps.mask, index, finished(outputs, steps), carries)
-    return time_back(read, axis)
+    made = finished_outputs(layer, rollout, steps)
+    index = sequence_index(made.mask, made.reset, before)
+    return time_back(ReadSources(made.mask, index, made.xs, carries), axis)
 
 
 def _with_carries(layer):
