@@ -17,7 +17,7 @@ from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.starts import Started, first_carry, nan_without_start
+from jaxrnn.engine.starts import Started, StartsRefused, first_carry, nan_without_start
 from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.types import (
     Carry,
@@ -242,8 +242,7 @@ def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key
         rollout = layer.unroll(params, begin, _without_padding(steps), key)
     else:
         begin = _started(layer, params, carry, starts, steps, key)
-        rollout = layer.unroll(params, begin, _without_padding(steps), key)
-        checks.same_tree(rollout.carry, first_carry(begin), "the carry of a layer given starts")
+        rollout = _unroll_started(layer, params, begin, _without_padding(steps), key)
         rollout = _with_every_start(layer, rollout, begin, steps)
     finished = finished_outputs(layer, rollout, steps)
     return rollout._replace(
@@ -293,7 +292,7 @@ def _started(layer, params, carry, starts, steps, key):
     if carry is not None:
         checks.same_tree(carry, initial, "carry")
     if not jax.tree.leaves(initial):
-        raise ValueError("starts must be None for a model without memory, whose carry is empty.")
+        raise StartsRefused("starts must be None for a model without memory, whose carry is empty.")
     axis, sizes = len(batch_shape), [leaf.shape for leaf in jax.tree.leaves(starts)]
     num_starts = sizes[0][axis] if sizes and len(sizes[0]) > axis else 1
     expected = jax.tree.map(
@@ -309,6 +308,23 @@ def _started(layer, params, carry, starts, steps, key):
         time_first(starts, axis),
     )
     return varying_like(Started(carry, starts), (params, carry, starts, steps, key))
+
+
+def _unroll_started(layer, params, begin, steps, key):
+    """The rollout of a layer with starts; blames an error on them if it runs without."""
+    first = first_carry(begin)
+    try:
+        rollout = layer.unroll(params, begin, steps, key)
+        checks.same_tree(rollout.carry, first, "the carry that it returned")
+    except StartsRefused:
+        raise
+    except (AttributeError, TypeError, ValueError) as error:
+        jax.eval_shape(lambda *args: layer.unroll(*args, key), params, first, steps)
+        raise StartsRefused(
+            "starts cannot be given to this model: a layer or an evaluator of it takes the carry "
+            f"apart itself, where it has to use jaxrnn.engine.starts ({error})"
+        ) from error
+    return rollout
 
 
 def _with_every_start(layer, rollout, begin, steps):
