@@ -2,6 +2,7 @@
 
 from jaxrnn import (
     cells,
+    crf,
     diagnostics,
     generation,
     layers,
@@ -33,6 +34,7 @@ from jaxrnn.cells import (
     slstm,
     zoneout,
 )
+from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
     carry_jacobians,
@@ -61,8 +63,11 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
+    impute,
     next_token,
     scheduled_sampling,
     teacher_forced,
@@ -219,8 +224,11 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
+    "impute",
     "next_token",
     "scheduled_sampling",
     "teacher_forced",
@@ -251,6 +259,11 @@ __all__ = [
     "mean_over_steps",
     "squared_error",
     "sum_over_steps",
+    # Tagging
+    "crf_init",
+    "crf_log_likelihood",
+    "crf_marginals",
+    "viterbi",
     # Training
     "GradientNorms",
     "gradient_norms",
@@ -274,6 +287,7 @@ __all__ = [
     "state_capacity_bits",
     # Packages: the records of parameters and carries live there
     "cells",
+    "crf",
     "diagnostics",
     "generation",
     "layers",

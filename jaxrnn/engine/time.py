@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.starts import flip_starts
 from jaxrnn.types import Carry, Flags, Key, Layer, Params, Reset, Rollout, Steps
 
 
@@ -51,7 +52,7 @@ def backwards(layer: Layer) -> Layer:
 
     def unroll(params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
         flipped = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
-        rollout = layer.unroll(params, carry, flipped, key)
+        rollout = layer.unroll(params, flip_starts(carry, steps.reset), flipped, key)
         flags = None if rollout.flags is None else _flip_flags(rollout.flags, steps.reset)
         return rollout._replace(outputs=flip(rollout.outputs), flags=flags)
 

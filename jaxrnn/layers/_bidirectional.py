@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxrnn.engine.flags import side_by_side
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
@@ -95,8 +96,9 @@ def bidirectional(
 
     def unroll(params, carry, steps, key):
         keys = split_key(key, 2)
-        forward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
-        backward = reversed_backward.unroll(params.backward, carry.backward, steps, keys[1])
+        forward_carry, backward_carry = parts_of(carry)
+        forward = layers.forward.unroll(params.forward, forward_carry, steps, keys[0])
+        backward = reversed_backward.unroll(params.backward, backward_carry, steps, keys[1])
         flags, outputs = side_by_side(layers, (forward, backward), steps)
         return Rollout(
             Directions(forward.carry, backward.carry),

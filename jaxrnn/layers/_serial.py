@@ -5,6 +5,7 @@ import jax
 from jaxrnn.engine.flags import outputs_as_steps
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
 
@@ -66,7 +67,7 @@ def serial(*layers: Cell | Layer) -> Layer:
         rollouts, flags = [], None
         keys = split_key(key, len(stack))
         for (layer, layer_params), layer_carry, layer_key in zip(
-            with_params(params), carry, keys, strict=True
+            with_params(params), parts_of(carry), keys, strict=True
         ):
             rollouts.append(layer.unroll(layer_params, layer_carry, steps, layer_key))
             if rollouts[-1].flags is not None:

@@ -13,6 +13,7 @@ from jaxrnn.engine.masking import held, restarted, select, zero_masked
 from jaxrnn.engine.precision import compute_dtype, in_compute_dtype
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._attention_cell import check_can_attend
 from jaxrnn.seq2seq._cross_attention import Attended, Memory, cross_attention, look
@@ -100,6 +101,7 @@ def input_feeding(
         )
 
     def unroll(params, carry, steps, key):
+        refuse_starts(carry, "input_feeding")
         xs = zero_masked(steps.mask, in_compute_dtype(params, steps.xs))
         num_steps, batch_shape = xs.shape[0], xs.shape[1:-1]
         fresh = initial_carry(params, batch_shape)

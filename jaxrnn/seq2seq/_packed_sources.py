@@ -10,8 +10,9 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, compiled, naming_params
 from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.keys import fold_in
-from jaxrnn.engine.masking import restarted, zero_masked
+from jaxrnn.engine.masking import restarted, taken, zero_masked
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.engine.unroll import finished_outputs
 from jaxrnn.factories import model_factory
@@ -161,7 +162,7 @@ def _after_each(index, carries, initial, reverse):
     with_initial = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves), carries, _one_step(initial)
     )
-    return _taken(with_initial, last)
+    return taken(with_initial, last)
 
 
 @model_factory
@@ -189,6 +190,7 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
         return PackedCarry(index, nothing, starts, memory, without_memory(carry, parts))
 
     def unroll(params, carry, steps, key):
+        refuse_starts(carry, "a decoder of packed sources")
         shape = num_steps, *batch_shape = checks.leading_shape(steps.xs, stack.num_feature_axes)
         mask = jnp.ones(shape, bool) if steps.mask is None else steps.mask
         reset = jnp.zeros(shape, bool) if steps.reset is None else steps.reset
@@ -196,7 +198,7 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
         before = jnp.concatenate([carry.index[None], index])
         has_source = (index >= 0) & (index < num_source_steps)
         starts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, len(batch_shape), 0), carry.starts)
-        starts = _taken(starts, jnp.where(has_source, index, num_source_steps))
+        starts = taken(starts, jnp.where(has_source, index, num_source_steps))
         fresh = stack.initial_carry(params, tuple(batch_shape))
 
         def advance(state, inputs):
@@ -228,13 +230,3 @@ def without_memory(carry: Any, parts: Parts) -> Any:
 
 def _one_step(one):
     return jax.tree.map(lambda leaf: leaf[None], one)
-
-
-def _taken(tree, indices):
-    """Entries `[K, *batch, ...]` of leaves `[N, *batch, ...]`, chosen by ints `[K, *batch]`."""
-    return jax.tree.map(
-        lambda leaf: jnp.take_along_axis(
-            leaf, jnp.expand_dims(indices, tuple(range(indices.ndim, leaf.ndim))), axis=0
-        ),
-        tree,
-    )
