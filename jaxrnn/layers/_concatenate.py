@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxrnn.engine.flags import side_by_side
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
 
@@ -61,7 +62,7 @@ def concatenate(*layers: Cell | Layer) -> Layer:
         rollouts = [
             branch.unroll(branch_params, branch_carry, steps, branch_key)
             for branch, branch_params, branch_carry, branch_key in zip(
-                branches, params, carry, keys, strict=True
+                branches, params, parts_of(carry), keys, strict=True
             )
         ]
         flags, outputs = side_by_side(branches, rollouts, steps)

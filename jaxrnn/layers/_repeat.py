@@ -11,8 +11,9 @@ from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import Started
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Carry, Cell, Layer, Rollout
 
 
 @model_factory
@@ -85,7 +86,7 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
             _check_repeatable(inner, rollout, xs)
             return rollout.outputs, (rollout.carry, rollout.info)
 
-        carries = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, num_batch_axes, 0), carry)
+        carries = _layers_first(carry, num_batch_axes)
         inputs = params, carries, keys
         first = jax.tree.map(lambda leaf: leaf[0], inputs)
         # Outputs may be wider than bfloat16 inputs, and the carry of a scan keeps its dtype.
@@ -98,6 +99,20 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
     return inner._replace(
         init=init, initial_carry=initial_carry, unroll=unroll, num_outputs=num_outputs
     )
+
+
+def _layers_first(carry: Carry, num_batch_axes: int) -> Carry:
+    """The carry, and the starts of a `Started`, with the axis of the layers in front."""
+    if not isinstance(carry, Started):
+        return _to_front(carry, num_batch_axes)
+    # Starts have an axis for the sequences of a row before those of the batch.
+    return Started(
+        _to_front(carry.carry, num_batch_axes), _to_front(carry.starts, num_batch_axes + 1)
+    )
+
+
+def _to_front(tree: Any, axis: int) -> Any:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), tree)
 
 
 def _check_repeatable(layer: Layer, rollout: Rollout, xs: Any) -> None:

@@ -9,7 +9,7 @@ LAYER = jr.serial(jr.learned_initial_carry(jr.gru(3)), jr.residual(jr.zoneout(jr
 
 
 def test_it_is_serial_in_values_gradients_carries_info_and_noise(x64):
-    """With a mask, resets, a carry and a key, under two batch axes."""
+    """With a mask, resets, starts, a carry and a key, under two batch axes."""
     num_layers, batch = 2, (2, 2)
     layer, stack = jr.repeat(LAYER, num_layers), jr.serial(*[LAYER] * num_layers)
     params = layer.init(jax.random.key(0), 3)
@@ -18,6 +18,7 @@ def test_it_is_serial_in_values_gradients_carries_info_and_noise(x64):
     one = jr.broadcast_carry(layer.initial_carry(params), batch)
     jax.tree.map(np.testing.assert_array_equal, initial, one)
     carry = jax.tree.map(lambda leaf: leaf + 0.2, initial)
+    starts = jax.tree.map(lambda leaf: jnp.stack([leaf + i for i in range(4)], 2), initial)
     draw = np.random.default_rng(0)
     xs, weights = draw.standard_normal((2, *batch, 4, 3))
     mask, reset = draw.random((2, *batch, 4)) < 0.6
@@ -30,10 +31,11 @@ def test_it_is_serial_in_values_gradients_carries_info_and_noise(x64):
     def loss(params, carry, xs, is_stack):
         if is_stack:
             model, params, carry = stack, unstacked(params, 0), unstacked(carry, len(batch))
+            begin = {"carry": carry, "starts": unstacked(starts, len(batch) + 1)}
         else:
-            model = layer
+            model, begin = layer, {"carry": carry, "starts": starts}
         flags = {"mask": mask, "reset": reset, "key": jax.random.key(1)}
-        rollout = jr.unroll(model, params, xs, carry=carry, **flags)
+        rollout = jr.unroll(model, params, xs, **begin, **flags)
         last = rollout.carry
         if is_stack:
             last = jax.tree.map(lambda *leaves: jnp.stack(leaves, len(batch)), *last)
