@@ -87,6 +87,7 @@ COMPOSED = {
     **dict.fromkeys(("serial", "residual", "block", "classifier", "language_model"), OF_ITS_PARTS),
     "concatenate": OF_ITS_PARTS,
     "repeat": "that of the layer, n times",
+    "batch_norm": "none; in training it sees all steps and cannot stream",
     "subsample": "none; it sees where a sequence ends and cannot stream",
     "bidirectional": "those of both directions; it sees the future and cannot stream",
 }

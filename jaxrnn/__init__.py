@@ -73,6 +73,7 @@ from jaxrnn.generation import (
     teacher_forced,
 )
 from jaxrnn.layers import (
+    batch_norm,
     bidirectional,
     block,
     classifier,
@@ -80,6 +81,7 @@ from jaxrnn.layers import (
     dense,
     dropout,
     embed,
+    fold_statistics,
     gated_mlp,
     language_model,
     layer_norm,
@@ -187,11 +189,13 @@ __all__ = [
     "recurrent_dropout",
     "zoneout",
     # Layers
+    "batch_norm",
     "bidirectional",
     "concatenate",
     "dense",
     "dropout",
     "embed",
+    "fold_statistics",
     "gated_mlp",
     "layer_norm",
     "lift",

@@ -1,6 +1,10 @@
 """Layers: maps from sequence to sequence with an explicit carry."""
 
 from jaxrnn.engine.recurrent import recurrent as recurrent
+from jaxrnn.layers._batch_norm import BatchNormParams as BatchNormParams
+from jaxrnn.layers._batch_norm import BatchStatistics as BatchStatistics
+from jaxrnn.layers._batch_norm import batch_norm as batch_norm
+from jaxrnn.layers._batch_norm import fold_statistics as fold_statistics
 from jaxrnn.layers._bidirectional import Directions as Directions
 from jaxrnn.layers._bidirectional import bidirectional as bidirectional
 from jaxrnn.layers._block import block as block
