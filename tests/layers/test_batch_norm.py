@@ -42,9 +42,9 @@ def test_padding_does_not_count(x64):
     np.testing.assert_allclose(gradient[MASK], alone, rtol=1e-10)
 
 
-def test_without_a_real_step_nothing_is_folded():
+def test_without_a_real_step_nothing_is_folded(x64):
     params, xs = setting()
-    rollout = jr.unroll(LAYER, params, xs.astype(np.float32), mask=np.zeros((3, 4)))
+    rollout = jr.unroll(LAYER, params, xs, mask=np.zeros((3, 4)))
     assert not rollout.outputs.any() and rollout.info.count == 0
     folded = jr.fold_statistics(params, rollout)
     np.testing.assert_array_equal(folded.mean, params.mean)
