@@ -85,7 +85,7 @@ COMPOSED = {
     "simple_cell": "H numbers, or what it is given",
     **dict.fromkeys(("learned_initial_carry", "zoneout", "recurrent_dropout"), OF_THE_CELL),
     **dict.fromkeys(("serial", "residual", "block", "classifier", "language_model"), OF_ITS_PARTS),
-    "concatenate": OF_ITS_PARTS,
+    **dict.fromkeys(("concatenate", "tied_embed"), OF_ITS_PARTS),
     "repeat": "that of the layer, n times",
     "batch_norm": "none; in training it sees all steps and cannot stream",
     "subsample": "none; it sees where a sequence ends and cannot stream",

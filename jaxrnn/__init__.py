@@ -91,6 +91,7 @@ from jaxrnn.layers import (
     residual,
     serial,
     subsample,
+    tied_embed,
 )
 from jaxrnn.losses import (
     binary_cross_entropy,
@@ -104,10 +105,12 @@ from jaxrnn.losses import (
 from jaxrnn.mixers import causal_conv, gated_delta_net, mamba, mamba2, mlstm, s4, self_attention
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
+    Bridge,
     additive_score,
     attention_cell,
     attention_weights,
     cross_attention,
+    dense_bridge,
     dot_score,
     encoder_decoder,
     input_feeding,
@@ -205,6 +208,7 @@ __all__ = [
     "residual",
     "serial",
     "subsample",
+    "tied_embed",
     # Recipes
     "block",
     "classifier",
@@ -221,7 +225,9 @@ __all__ = [
     "additive_score",
     "attention_cell",
     "attention_weights",
+    "Bridge",
     "cross_attention",
+    "dense_bridge",
     "dot_score",
     "encoder_decoder",
     "input_feeding",

@@ -25,3 +25,5 @@ from jaxrnn.layers._repeat import repeat as repeat
 from jaxrnn.layers._residual import residual as residual
 from jaxrnn.layers._serial import serial as serial
 from jaxrnn.layers._subsample import subsample as subsample
+from jaxrnn.layers._tied_embed import TiedEmbedParams as TiedEmbedParams
+from jaxrnn.layers._tied_embed import tied_embed as tied_embed
