@@ -125,8 +125,9 @@ def crf_marginals(
         ValueError: The shapes do not fit.
 
     Example:
-        >>> print(crf_marginals(crf_init(2), jnp.array([[0.0, 0.0], [0.0, 1.0]])).round(3))
-        [[0.5 0.5 ] [0.269 0.731]]
+        >>> marginals = crf_marginals(crf_init(2), jnp.array([[0.0, 0.0], [0.0, 1.0]]))
+        >>> print((100 * marginals).round())
+        [[50. 50.] [27. 73.]]
     """
     params, logits, steps = _checked(params, logits, mask, reset)
     after = _neighbours(jnp.zeros(logits.shape[:-1], jnp.int32), steps, reverse=True)
