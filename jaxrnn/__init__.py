@@ -63,8 +63,11 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
+    impute,
     next_token,
     scheduled_sampling,
     teacher_forced,
@@ -82,6 +85,7 @@ from jaxrnn.layers import (
     recurrent,
     residual,
     serial,
+    subsample,
 )
 from jaxrnn.losses import (
     binary_cross_entropy,
@@ -125,13 +129,14 @@ from jaxrnn.sequences import (
     unpack,
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
-from jaxrnn.types import Affine, Cell, Evaluator, Layer, Model, Rollout, Split, Steps
+from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
 
 __all__ = [
     # Records
     "Affine",
     "Cell",
     "Evaluator",
+    "Flags",
     "Layer",
     "Model",
     "Rollout",
@@ -188,6 +193,7 @@ __all__ = [
     "recurrent",
     "residual",
     "serial",
+    "subsample",
     # Recipes
     "block",
     "classifier",
@@ -212,8 +218,11 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
+    "impute",
     "next_token",
     "scheduled_sampling",
     "teacher_forced",
