@@ -280,7 +280,8 @@ def _start(reader, writer, params, steps, key):
     initial = writer.stack(0, 1).initial_carry(params.decoder, batch_shape)
     own, _ = writer.parts.found(initial)
     received = _received(rollout.carry, reader.bridge, own, writer.receiver)
-    memory = _memory(writer, params, rollout.outputs, steps.mask)
+    mask = steps.mask if rollout.flags is None else rollout.flags.mask
+    memory = _memory(writer, params, rollout.outputs, mask)
     return writer.parts.placed(initial, received, memory)
 
 
