@@ -14,11 +14,15 @@ from jaxrnn import (
     training,
 )
 from jaxrnn.cells import (
+    Observations,
     Timed,
+    conv_gru,
+    conv_lstm,
     diagonal_rnn,
     elman,
     ema,
     gru,
+    gru_d,
     learned_initial_carry,
     lru,
     lstm,
@@ -173,8 +177,12 @@ __all__ = [
     "convolution",
     "linear_scan",
     # Cells
+    "Observations",
+    "conv_gru",
+    "conv_lstm",
     "elman",
     "gru",
+    "gru_d",
     "lstm",
     "mgu",
     "simple_cell",
