@@ -45,6 +45,15 @@ def fraction(value: Any, name: str) -> float:
     return float(value)
 
 
+def above_zero(value: Any, name: str) -> float:
+    """Returns `value` if it is a number above 0, and raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a float, got {value!r}.")
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value}.")
+    return float(value)
+
+
 def not_negative(value: Any, name: str) -> float:
     """Returns `value` if it is a finite number of at least 0, and raises otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
@@ -155,7 +164,7 @@ def array_leaves(tree: Any, name: str) -> None:
         if not is_array(leaf):
             raise TypeError(
                 f"{name}{keystr(path)} must be an array of jax or numpy, such as numpy.asarray "
-                f"makes, got {_class(leaf)} {reprlib.repr(leaf)}."
+                f"makes, got {_shown(leaf)}."
             )
 
 
@@ -185,9 +194,12 @@ def array_or_list(values: Any, name: str) -> None:
     array_leaves(tuple(jax.tree.leaves(values)) if is_listed else values, name)
 
 
-def _class(value):
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+def _shown(leaf):
+    kind = type(leaf)
+    if kind is list:
+        return "a list of numbers"
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{name} {reprlib.repr(leaf)}"
 
 
 def _is_list_of_numbers(node):
