@@ -77,7 +77,7 @@ class Config(CatalogueOptions):
 
 OF_THE_CELL, OF_ITS_PARTS = "that of the cell", "that of what it holds"
 COMPOSED = {
-    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout"), "none"),
+    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout", "lift"), "none"),
     "cross_attention": "the source: S (M + A) numbers and S flags",
     "attention_cell": "that of the cell, and the source: S (M + A) numbers and S flags",
     "input_feeding": "that of the cell, H numbers of h̃, and the source: S (M + A) numbers, S flags",
@@ -88,6 +88,10 @@ COMPOSED = {
     "simple_cell": "H numbers, or what it is given",
     **dict.fromkeys(("learned_initial_carry", "zoneout", "recurrent_dropout"), OF_THE_CELL),
     **dict.fromkeys(("serial", "residual", "block", "classifier", "language_model"), OF_ITS_PARTS),
+    **dict.fromkeys(("concatenate", "tied_embed"), OF_ITS_PARTS),
+    "repeat": "that of the layer, n times",
+    "batch_norm": "none; in training it sees all steps and cannot stream",
+    "subsample": "none; it sees where a sequence ends and cannot stream",
     "bidirectional": "those of both directions; it sees the future and cannot stream",
 }
 
