@@ -92,6 +92,22 @@ class Rollout(NamedTuple):
     flags: Flags | None = None
 
 
+class Inside(NamedTuple):
+    """One run of a layer, seen from inside.
+
+    Attributes:
+        rollout: what `unroll` returns.
+        carries: `() -> carry` after every step, leaves `[T, *batch, ...]`; computed when called.
+        layers: an `Inside` for each layer that this one is made of, in a tuple or `Directions`.
+        mask: the mask of the outputs, which `look_inside` fills in.
+    """
+
+    rollout: Rollout
+    carries: Callable[[], Carry]
+    layers: Any = ()
+    mask: Mask = None
+
+
 class _CellFields(NamedTuple):
     init: Callable[..., Params]
     initial_carry: Callable[..., Carry]
@@ -145,6 +161,7 @@ class _LayerFields(NamedTuple):
     causal: bool = True
     num_feature_axes: Any = 1
     roles: Any = None
+    inside: Callable[[Params, Carry, Steps, Key], Inside] | None = None
 
 
 class Layer(ModelValue, _LayerFields):
@@ -159,7 +176,15 @@ class Layer(ModelValue, _LayerFields):
         causal: False for a layer whose outputs depend on later steps; such a layer cannot stream.
         num_feature_axes: number of axes of x after batch and time (`embed` has 0).
         roles: what each parameter is for, as in `Cell`.
+        inside: `(params, carry, steps, key) -> Inside`, the same run and what is inside of it.
+            None: there is no other layer in it, and it can be run step by step.
     """
+
+    def _replace(self, **fields: Any) -> "Layer":
+        """The layer with other fields; without an `inside` that a new `unroll` may contradict."""
+        if "unroll" in fields:
+            fields = {"inside": None} | fields
+        return super()._replace(**fields)
 
 
 Model = Cell | Layer
