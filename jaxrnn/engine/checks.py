@@ -149,16 +149,21 @@ def is_array(leaf: Any) -> bool:
     return isinstance(leaf, _ARRAYS) or hasattr(leaf, "__jax_array__")
 
 
-def array_leaves(tree: Any, name: str) -> None:
+def array_leaves(tree: Any, name: str, leaves: list[Any] | None = None) -> None:
     """Raises TypeError for a leaf that is not an array, and for a list of numbers.
 
     Args:
         tree: any tree.
         name: what the error calls the tree.
+        leaves: its leaves, where they are known.
 
     Raises:
         TypeError: With the path of the leaf.
     """
+    leaves = jax.tree.leaves(tree) if leaves is None else leaves
+    # Without the paths, because this runs in every eager call; a number may be one of a list.
+    if all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in leaves):
+        return
     paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_list_of_numbers)[0]
     for path, leaf in paths:
         if not is_array(leaf):

@@ -48,14 +48,13 @@ def check_params(model: ModelValue, params: Any, *widths: int | None, name: str 
     if expected is not None and structure != expected.structure:
         _check_structure(model, widths, params, expected, name)
         expected = None
-    if not all(map(checks.is_array, leaves)):
-        checks.array_leaves(params, name)
-    if expected is None:
+    checks.array_leaves(params, name, leaves)
+    # Compared at once first, because this runs in every eager call.
+    if expected is None or expected.has_all(leaves):
         return
-    # The path of a leaf is made only for an error, because this runs in every eager call.
     for number, (leaf, want) in enumerate(zip(leaves, expected.leaves, strict=True)):
-        if not (want.has_shape_of(leaf) and want.has_kind_of(leaf)):
-            _check_leaf(params, number, want, widths, name)
+        if not want.is_made_as(leaf):
+            _raise_for_leaf(params, number, want, widths, name)
 
 
 class _Leaf(NamedTuple):
@@ -64,17 +63,23 @@ class _Leaf(NamedTuple):
     shape: tuple[int | None, ...]
     kind: str
 
+    def is_made_as(self, leaf: Any) -> bool:
+        """Whether an array has this shape and a dtype of this kind."""
+        return self.has_shape_of(leaf) and self.has_kind_of(leaf)
+
     def has_shape_of(self, leaf: Any) -> bool:
         """Whether an array has this shape."""
-        shape = np.shape(leaf)
+        shape = leaf.shape if isinstance(leaf, jax.Array) else np.shape(leaf)
         if shape == self.shape:
             return True
         sizes = zip(shape, self.shape, strict=False)
         return len(shape) == len(self.shape) and all(want in (None, size) for size, want in sizes)
 
     def has_kind_of(self, leaf: Any) -> bool:
-        """Whether an array has a dtype of this kind."""
-        return _kind(leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf)) == self.kind
+        """Whether the dtype of an array is of this kind."""
+        return (
+            _kind(leaf.dtype if isinstance(leaf, jax.Array) else jnp.result_type(leaf)) == self.kind
+        )
 
 
 class _Expected(NamedTuple):
@@ -83,6 +88,17 @@ class _Expected(NamedTuple):
     tree: Any
     structure: Any
     leaves: tuple[_Leaf, ...]
+    shapes: list[tuple[int | None, ...]]
+    kinds: list[str]
+
+    def has_all(self, leaves: list[Any]) -> bool:
+        """Whether all are arrays with exactly these shapes, and with dtypes of these kinds."""
+        try:
+            return self.shapes == [leaf.shape for leaf in leaves] and self.kinds == [
+                _kind(leaf.dtype) for leaf in leaves
+            ]
+        except AttributeError:  # Of a number.
+            return False
 
 
 # As many as there are compiled programs, for the same reason.
@@ -117,8 +133,9 @@ def _expected(tree, other):
         known = tuple(size if size == other_size else None for size, other_size in sizes)
         return _Leaf(known, _kind(one.dtype))
 
-    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
-    return _Expected(tree, jax.tree.structure(tree), tuple(leaf(*pair) for pair in pairs))
+    leaves = tuple(map(leaf, jax.tree.leaves(tree), jax.tree.leaves(other)))
+    shapes, kinds = ([*part] for part in zip(*leaves, strict=True)) if leaves else ([], [])
+    return _Expected(tree, jax.tree.structure(tree), leaves, shapes, kinds)
 
 
 @functools.cache
@@ -140,7 +157,7 @@ def _check_structure(model, widths, params, expected, name):
     raise TypeError(f"{name} must {must}, got {_written(came)}.")
 
 
-def _check_leaf(params, number, want, widths, name):
+def _raise_for_leaf(params, number, want, widths, name):
     path, leaf = tree_flatten_with_path(params)[0][number]
     name = f"{name}{keystr(path)}"
     if not want.has_shape_of(leaf):
@@ -150,10 +167,9 @@ def _check_leaf(params, number, want, widths, name):
         raise ValueError(
             f"{name} must have the shape {shape} that init makes{inputs}, got {np.shape(leaf)}."
         )
-    if not want.has_kind_of(leaf):
-        raise TypeError(
-            f"{name} must be {want.kind} as init makes it, got the dtype {jnp.result_type(leaf)}."
-        )
+    raise TypeError(
+        f"{name} must be {want.kind} as init makes it, got the dtype {jnp.result_type(leaf)}."
+    )
 
 
 def _first_difference(came, wanted, path):
