@@ -2,6 +2,7 @@
 
 from jaxrnn import (
     cells,
+    crf,
     diagnostics,
     generation,
     layers,
@@ -13,11 +14,15 @@ from jaxrnn import (
     training,
 )
 from jaxrnn.cells import (
+    Observations,
     Timed,
+    conv_gru,
+    conv_lstm,
     diagonal_rnn,
     elman,
     ema,
     gru,
+    gru_d,
     learned_initial_carry,
     lru,
     lstm,
@@ -33,14 +38,17 @@ from jaxrnn.cells import (
     slstm,
     zoneout,
 )
+from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
+    LayerOutputs,
     carry_jacobians,
     carry_norms,
     count_cost,
     input_sensitivity,
     jacobian_spectrum,
     last_output_sensitivity,
+    layer_outputs,
     lyapunov_exponents,
     memory_horizon,
     saturation,
@@ -61,25 +69,35 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
+    impute,
     next_token,
     scheduled_sampling,
     teacher_forced,
 )
 from jaxrnn.layers import (
+    batch_norm,
     bidirectional,
     block,
     classifier,
+    concatenate,
     dense,
     dropout,
     embed,
+    fold_statistics,
     gated_mlp,
     language_model,
     layer_norm,
+    lift,
     recurrent,
+    repeat,
     residual,
     serial,
+    subsample,
+    tied_embed,
 )
 from jaxrnn.losses import (
     binary_cross_entropy,
@@ -93,10 +111,12 @@ from jaxrnn.losses import (
 from jaxrnn.mixers import causal_conv, gated_delta_net, mamba, mamba2, mlstm, s4, self_attention
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
+    Bridge,
     additive_score,
     attention_cell,
     attention_weights,
     cross_attention,
+    dense_bridge,
     dot_score,
     encoder_decoder,
     input_feeding,
@@ -108,6 +128,7 @@ from jaxrnn.sequences import (
     Packed,
     ShiftedTargets,
     StreamBatch,
+    attention_valid,
     bucket_batches,
     last_valid,
     lengths_from_mask,
@@ -123,13 +144,14 @@ from jaxrnn.sequences import (
     unpack,
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
-from jaxrnn.types import Affine, Cell, Evaluator, Layer, Model, Rollout, Split, Steps
+from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
 
 __all__ = [
     # Records
     "Affine",
     "Cell",
     "Evaluator",
+    "Flags",
     "Layer",
     "Model",
     "Rollout",
@@ -155,8 +177,12 @@ __all__ = [
     "convolution",
     "linear_scan",
     # Cells
+    "Observations",
+    "conv_gru",
+    "conv_lstm",
     "elman",
     "gru",
+    "gru_d",
     "lstm",
     "mgu",
     "simple_cell",
@@ -177,15 +203,22 @@ __all__ = [
     "recurrent_dropout",
     "zoneout",
     # Layers
+    "batch_norm",
     "bidirectional",
+    "concatenate",
     "dense",
     "dropout",
     "embed",
+    "fold_statistics",
     "gated_mlp",
     "layer_norm",
+    "lift",
     "recurrent",
+    "repeat",
     "residual",
     "serial",
+    "subsample",
+    "tied_embed",
     # Recipes
     "block",
     "classifier",
@@ -202,7 +235,9 @@ __all__ = [
     "additive_score",
     "attention_cell",
     "attention_weights",
+    "Bridge",
     "cross_attention",
+    "dense_bridge",
     "dot_score",
     "encoder_decoder",
     "input_feeding",
@@ -210,8 +245,11 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
+    "impute",
     "next_token",
     "scheduled_sampling",
     "teacher_forced",
@@ -221,6 +259,7 @@ __all__ = [
     "Packed",
     "ShiftedTargets",
     "StreamBatch",
+    "attention_valid",
     "bucket_batches",
     "last_valid",
     "lengths_from_mask",
@@ -242,6 +281,11 @@ __all__ = [
     "mean_over_steps",
     "squared_error",
     "sum_over_steps",
+    # Tagging
+    "crf_init",
+    "crf_log_likelihood",
+    "crf_marginals",
+    "viterbi",
     # Training
     "GradientNorms",
     "gradient_norms",
@@ -252,12 +296,14 @@ __all__ = [
     "make_train_step",
     # Diagnostics
     "Cost",
+    "LayerOutputs",
     "carry_jacobians",
     "carry_norms",
     "count_cost",
     "input_sensitivity",
     "jacobian_spectrum",
     "last_output_sensitivity",
+    "layer_outputs",
     "lyapunov_exponents",
     "memory_horizon",
     "saturation",
@@ -265,6 +311,7 @@ __all__ = [
     "state_capacity_bits",
     # Packages: the records of parameters and carries live there
     "cells",
+    "crf",
     "diagnostics",
     "generation",
     "layers",

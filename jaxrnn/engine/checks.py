@@ -42,6 +42,15 @@ def fraction(value: Any, name: str) -> float:
     return float(value)
 
 
+def above_zero(value: Any, name: str) -> float:
+    """Returns `value` if it is a number above 0, and raises otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a float, got {value!r}.")
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0, got {value}.")
+    return float(value)
+
+
 def not_negative(value: Any, name: str) -> float:
     """Returns `value` if it is a finite number of at least 0, and raises otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):

@@ -2,9 +2,10 @@
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.auto import auto
+from jaxrnn.engine.inside import rollout_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Evaluator, Layer
+from jaxrnn.types import Cell, Evaluator, Inside, Layer
 
 
 @model_factory
@@ -39,21 +40,28 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, cell)
 
-    def unroll(params, carry, steps, key):
+    def inside(params, carry, steps, key):
         # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the
         # same numbers.
         if cell.prepare is not None:
             xs = cell.prepare(params, key, steps.xs, steps.reset)
             steps = steps._replace(xs=xs)
-        return evaluate(cell, params, carry, steps)
+
+        # The cell once more, with its carry for its output: the same noise, and one unroll.
+        def carries():
+            watched = cell._replace(emit=lambda params, carry, x: carry)
+            return auto()(watched, params, carry, steps).outputs
+
+        return Inside(evaluate(cell, params, carry, steps), carries)
 
     layer = Layer(
         init=cell.init,
         initial_carry=cell.initial_carry,
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=cell.num_outputs,
         num_feature_axes=cell.num_feature_axes,
         roles=cell.roles,
+        inside=inside,
     )
     return backwards(layer) if reverse else layer
 

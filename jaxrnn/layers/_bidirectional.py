@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.flags import side_by_side
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Inside, Layer, Rollout
 
 Merge = Callable[[Any, Any], Any]
 
@@ -44,7 +47,8 @@ def bidirectional(
     Returns:
         The layer, not causal, `[..., D] -> [..., C]`; its params, carry and info are
         `Directions(forward, backward)`. With "sum" and "mean" it raises ValueError, in `init`,
-        `num_outputs` and while tracing, when the widths differ.
+        `num_outputs` and while tracing, when the widths differ. Where both directions change the
+        steps they must return the same mask; outputs are NaN where it differs.
 
     Raises:
         TypeError: `forward` or `backward` is neither a Cell nor a Layer.
@@ -91,24 +95,32 @@ def bidirectional(
             layers.backward.initial_carry(params.backward, batch_shape),
         )
 
-    def unroll(params, carry, steps, key):
+    def inside(params, carry, steps, key):
         keys = split_key(key, 2)
-        forward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
-        backward = reversed_backward.unroll(params.backward, carry.backward, steps, keys[1])
-        return Rollout(
-            Directions(forward.carry, backward.carry),
-            _merged(merge_fn, forward.outputs, backward.outputs),
-            Directions(forward.info, backward.info),
+        forward_carry, backward_carry = parts_of(carry)
+        runs = Directions(
+            look_inside(layers.forward, params.forward, forward_carry, steps, keys[0]),
+            look_inside(reversed_backward, params.backward, backward_carry, steps, keys[1]),
         )
+        forward, backward = runs.forward.rollout, runs.backward.rollout
+        flags, outputs = side_by_side(layers, (forward, backward), steps)
+        rollout = Rollout(
+            Directions(forward.carry, backward.carry),
+            _merged(merge_fn, *outputs),
+            Directions(forward.info, backward.info),
+            flags,
+        )
+        return Inside(rollout, lambda: Directions(*(run.carries() for run in runs)), runs)
 
     return Layer(
         init=init,
         initial_carry=initial_carry,
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=num_outputs,
         causal=False,
         num_feature_axes=layers.forward.num_feature_axes,
         roles=Directions(layers.forward.roles, layers.backward.roles),
+        inside=inside,
     )
 
 

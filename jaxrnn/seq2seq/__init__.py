@@ -3,6 +3,9 @@
 from jaxrnn.seq2seq._attention_cell import AttentionCellCarry as AttentionCellCarry
 from jaxrnn.seq2seq._attention_cell import AttentionCellParams as AttentionCellParams
 from jaxrnn.seq2seq._attention_cell import attention_cell as attention_cell
+from jaxrnn.seq2seq._bridges import Bridge as Bridge
+from jaxrnn.seq2seq._bridges import DenseBridgeParams as DenseBridgeParams
+from jaxrnn.seq2seq._bridges import dense_bridge as dense_bridge
 from jaxrnn.seq2seq._cross_attention import Attended as Attended
 from jaxrnn.seq2seq._cross_attention import Memory as Memory
 from jaxrnn.seq2seq._cross_attention import attention_weights as attention_weights

@@ -4,12 +4,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.masking import select
+from jaxrnn.engine.starts import StartsRefused
 from jaxrnn.engine.time import flip_reset
 from jaxrnn.engine.unroll import step, unroll
-from jaxrnn.testing._cases import MASK, RESET, Case, Result, Subject, compiled, is_real, whole
+from jaxrnn.testing._cases import (
+    MASK,
+    PACKED,
+    RESET,
+    STARTED,
+    Case,
+    Result,
+    Subject,
+    compiled,
+    is_real,
+    whole,
+)
 from jaxrnn.testing._compare import LawBroken, assert_same, checks_law, require
 from jaxrnn.testing._rows import ROUNDING, assert_same_result
 from jaxrnn.types import Cell, Layer
@@ -18,7 +31,8 @@ AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
 KEYS = "keys: a key fixes the noise, and a missing one is an error"
 OWNED = "owned: the initial carry shares no memory, so that it may be donated"
 UNSETTLED = "unsettled: a layer does not read masked inputs, whether they are zero or not"
-NOT_CAUSAL = "not causal: step and a carry raise ValueError"
+NOT_CAUSAL = "not causal: step raises ValueError"
+STARTS = "starts: a sequence of a row, given its own start, is what it is alone with that carry"
 
 
 @checks_law(AXES)
@@ -35,11 +49,13 @@ def check_axes(subject: Subject) -> None:
         initial = subject.initial_carry(shape[:2])
         flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
+        given = run(params, xs, carry=initial, **flags)
+        cut = run(params, _until(short, xs))
         flat = run(params, _map(lambda leaf: leaf.reshape(4, *leaf.shape[2:]), xs))
         time_first = run(params, _map(lambda leaf: jnp.moveaxis(leaf, 2, 0), xs), time_major=True)
         padded = run(params, xs, mask=jnp.broadcast_to(jnp.arange(shape[2]) < short, shape))
         return {
-            "all arguments given": (run(params, xs, carry=initial, **flags), (outputs, carry)),
+            "all arguments given": (_as_long(given, outputs), (outputs, carry)),
             "one batch axis": (
                 _map(lambda leaf: leaf.reshape(*shape[:2], *leaf.shape[1:]), flat),
                 (outputs, carry),
@@ -50,7 +66,7 @@ def check_axes(subject: Subject) -> None:
                 (outputs, carry),
             ),
             "no steps": (run(params, _until(0, xs)), (_until(0, outputs), initial)),
-            "a masked end": ((_until(short, padded[0]), padded[1]), run(params, _until(short, xs))),
+            "a masked end": (_as_long(padded, cut[0]), cut),
         }
 
     for name, pair in jax.device_get(jax.jit(variants)(subject.params, xs)).items():
@@ -122,11 +138,47 @@ def check_not_causal(subject: Subject, case: Case) -> None:
     """A layer that is not causal refuses to stream."""
     x = jax.tree.map(lambda leaf: leaf[:, 0], case.xs)
     carry = subject.record.initial_carry(subject.params, (len(MASK),))
-    for name, call in (
-        ("step", lambda: step(subject.record, subject.params, carry, x)),
-        ("a carry", lambda: unroll(subject.record, subject.params, case.xs, carry=carry)),
-    ):
-        require(_raises(call), NOT_CAUSAL, f"{name} raised no ValueError")
+    is_refused = _raises(lambda: step(subject.record, subject.params, carry, x))
+    require(is_refused, NOT_CAUSAL, "step raised no ValueError")
+
+
+@checks_law(STARTS)
+def check_starts(subject: Subject, case: Case) -> None:
+    """Rows of several sequences with starts, and their sequences one by one with carries.
+
+    A model that cannot take starts raises an error that says so.
+    """
+    rows, num_starts = [PACKED, STARTED], 2
+    xs, mask, reset = jax.tree.map(lambda leaf: leaf[rows], (case.xs, MASK, RESET))
+    number = np.cumsum(reset, axis=1)
+    numbers = np.arange(num_starts + 1)
+    apart = mask[:, None] & (number[:, None] == numbers[:, None])
+
+    def runs(params, xs):
+        def run(xs, **arguments):
+            return unroll(subject.record, params, xs, **arguments)
+
+        # Carries that the model has reached: not every array is a carry that it can have.
+        others = subject.xs(len(rows), num_starts, 4)
+        starts = run(others).carry
+        packed = run(xs, starts=starts, mask=mask, reset=reset)
+        first = subject.record.initial_carry(params, (len(rows), 1))
+        carries = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), first, starts)
+        repeated = _map(lambda leaf: jnp.repeat(leaf[:, None], num_starts + 1, 1), xs)
+        alone = run(repeated, carry=carries, mask=apart)
+        chosen = jnp.arange(len(rows)), number[:, -1]
+        last = _map(lambda leaf: leaf[chosen], alone.carry)
+        # Masked outputs are zero, so that the sum over the sequences is the row.
+        outputs = _map(lambda leaf: leaf.sum(1).astype(leaf.dtype), alone.outputs)
+        return (packed.outputs, outputs), (packed.carry, last)
+
+    try:
+        outputs, carry = jax.device_get(jax.jit(runs)(subject.params, xs))
+    except StartsRefused:
+        return
+    assert_same(STARTS, "outputs", *outputs, tolerance=ROUNDING, axes=("row", "step"))
+    if subject.causal:
+        assert_same(STARTS, "the last carry", *carry, tolerance=ROUNDING, axes=("row",))
 
 
 def _check_missing_key(noisy):
@@ -148,6 +200,12 @@ def _last_row(tree):
 
 def _until(stop, tree):
     return _map(lambda leaf: leaf[:, :, :stop], tree)
+
+
+def _as_long(result, outputs):
+    """The result with no more outputs than the other ones."""
+    num_outputs = jax.tree.leaves(outputs)[0].shape[2]
+    return _until(num_outputs, result[0]), result[1]
 
 
 def _map(change, tree):

@@ -21,7 +21,7 @@ from jaxrnn.engine.evaluators.sequential.tangents import (
     push,
     which_are_read,
 )
-from jaxrnn.engine.masking import held, restarted
+from jaxrnn.engine.masking import Restart, held, restarted, taken
 from jaxrnn.engine.precision import in_compute_dtype, project
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.types import Array, Carry, Cell, Params, Split, Steps
@@ -56,7 +56,7 @@ def derivative_rule(
         cell: the cell.
         scan_unroll: number of steps that both scans unroll.
         params: its parameters.
-        initial: the carry that a reset returns to; None where there is no reset.
+        initial: what a reset returns to, as in `entered`.
         carry: the carry before the first step.
         steps: the inputs and their flags, time first.
 
@@ -78,7 +78,7 @@ def derivative_rule(
 
 
 class _Given(NamedTuple):
-    """The differentiable arguments of the rule; a reset returns to `initial`."""
+    """The differentiable arguments of the rule; `initial` is what a reset returns to."""
 
     params: Params
     initial: Carry
@@ -205,7 +205,13 @@ def _through_block(cell, scan_unroll, num_batch_axes, shared, carry_dot, inputs)
     xs, mask, reset = block.steps
     # The carry that each step read: that of the step before, or what a reset put in its place.
     befores = jax.tree.map(lambda leaf, leaves: _prepended(leaf, leaves[:-1]), first, block.carries)
-    befores = restarted(befores, jax.tree.map(lambda leaf: leaf[None], initial), reset)
+    if reset is not None:
+        befores = jax.vmap(restarted, (0, None, 0))(befores, initial, reset)
+    # Of many starts each step reads one. They are taken for all steps at once, so that the
+    # transpose adds to all of them once in a block and not at every step.
+    fresh_dot = None
+    if isinstance(reset, Restart):
+        reset, fresh_dot = reset.flag, taken(initial_dot, reset.number)
     # By vmap every leaf of z has a time axis to scan over, also one that does not depend on x.
     z = jax.vmap(partial(project, cell, params))(xs)
     entering = _through_mix(cell, num_batch_axes, shared, befores, block)
@@ -219,8 +225,9 @@ def _through_block(cell, scan_unroll, num_batch_axes, shared, carry_dot, inputs)
 
     @_recomputed
     def step(carry_dot, inputs):
-        before, u, entering, z, mask, reset = inputs
-        before_dot = restarted(carry_dot, initial_dot, reset)
+        before, u, entering, z, mask, reset, fresh_dot = inputs
+        start_dot = initial_dot if fresh_dot is None else fresh_dot
+        before_dot = restarted(carry_dot, start_dot, reset)
         dots = jax.tree.leaves(before_dot)
         # Where mix is linear in the carry nothing reads its value, and XLA drops that product.
         u_dot = push(lambda carry: cell.advance.mix(params, carry, z), (before,), dots)
@@ -229,7 +236,7 @@ def _through_block(cell, scan_unroll, num_batch_axes, shared, carry_dot, inputs)
         # Only what is read: the transpose would make an array of zeros for each of the others.
         return carry_dot, list(compress(jax.tree.leaves(carry_dot), is_read))
 
-    inputs = befores, block.u, entering, z, mask, reset
+    inputs = befores, block.u, entering, z, mask, reset, fresh_dot
     carry_dot, read_dot = lax.scan(step, carry_dot, inputs, unroll=scan_unroll)
 
     def emit_read(params, xs, read):
