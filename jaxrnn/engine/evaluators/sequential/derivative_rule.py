@@ -113,7 +113,7 @@ def _has_rule(cell, given):
         return False
     # A symbolic shape of `jax.export` cannot be cut into blocks.
     sizes = {size for leaf in jax.tree.leaves((given.carry, given.steps)) for size in leaf.shape}
-    if not all(isinstance(size, int) for size in sizes):
+    if any(map(checks.is_symbolic, sizes)):
         return False
 
     def step(params, carry, x):
