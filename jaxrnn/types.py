@@ -98,13 +98,14 @@ class Inside(NamedTuple):
     Attributes:
         rollout: what `unroll` returns.
         carries: `() -> carry` after every step, leaves `[T, *batch, ...]`; computed when called.
-        layers: an `Inside` for each layer that this one is made of, in a tuple or `Directions`.
+        layers: `() -> runs`, an `Inside` for each layer that this one is made of, in a tuple or
+            `Directions`; `()` if there is none.
         mask: the mask of the outputs, which `look_inside` fills in.
     """
 
     rollout: Rollout
     carries: Callable[[], Carry]
-    layers: Any = ()
+    layers: Callable[[], Any] = tuple
     mask: Mask = None
 
 
