@@ -106,8 +106,9 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
 
     def unroll(params, carry, steps, key):
         del params, key
-        if not jnp.issubdtype(steps.xs.dtype, jnp.inexact):
-            raise TypeError(f"xs must be floating to be merged, got the dtype {steps.xs.dtype}.")
+        dtype = checks.one_array(steps.xs, "xs").dtype
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            raise TypeError(f"xs must be floating to be merged, got the dtype {dtype}.")
         windows = _windows(steps, stride, num_windows(len(steps.xs), steps.reset))
         fits = concrete(windows.fits)
         if fits is not None and not fits.all():
