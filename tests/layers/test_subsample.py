@@ -197,7 +197,8 @@ def test_directions_that_keep_different_steps_give_nan():
 
 
 def test_the_laws():
-    check_layer(jr.serial(jr.subsample(2), jr.elman(2)))
+    # Windows longer than the sequences of the packed row, so that they could run on into the next.
+    check_layer(jr.serial(jr.subsample(3), jr.elman(2)))
 
 
 def test_wrong_arguments_raise():
