@@ -56,7 +56,7 @@ def model(training):
 
 
 def test_running_statistics_at_any_depth(x64):
-    """After a whole fold both forms agree on the batch, and weight decay leaves statistics alone."""
+    """After a whole fold both forms agree on the batch; weight decay leaves statistics alone."""
     params = jax.tree.map(
         lambda leaf: leaf.astype(jnp.float64), model(True).init(jax.random.key(0), 2)
     )
