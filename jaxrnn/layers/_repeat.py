@@ -8,7 +8,7 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.flags import check_keeps_steps
-from jaxrnn.engine.keys import MissingKey
+from jaxrnn.engine.keys import MissingKey, split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import Started
@@ -73,13 +73,13 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
 
     def unroll(params, carry, steps, key):
         num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
-        has_keys = not (key is None or isinstance(key, MissingKey))
-        keys = jax.random.split(key, num_layers) if has_keys else None
+        is_drawn = not (key is None or isinstance(key, MissingKey))
+        keys = jnp.stack(split_key(key, num_layers)) if is_drawn else None
 
         def run(xs, inputs):
             params, carry, own_key = inputs
-            used_key = own_key if has_keys else key
-            return inner.unroll(params, carry, steps._replace(xs=xs), used_key)
+            own_key = own_key if is_drawn else key
+            return inner.unroll(params, carry, steps._replace(xs=xs), own_key)
 
         def advance(xs, inputs):
             rollout = run(xs, inputs)

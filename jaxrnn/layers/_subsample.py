@@ -99,9 +99,9 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
         checks.positive(max_sequences, "max_sequences")
 
     def num_windows(num_steps, reset):
-        if reset is not None and max_sequences is None:
-            return num_steps
         num_sequences = 1 if reset is None else max_sequences
+        if num_sequences is None:
+            return num_steps
         enough = (num_steps + num_sequences * (stride - 1)) // stride
         # Of two symbolic sizes the smaller is not known.
         return min(num_steps, enough) if isinstance(num_steps, int) else enough
