@@ -47,7 +47,8 @@ def check_axes(subject: Subject) -> None:
 
     def variants(params, xs):
         initial = subject.initial_carry(shape[:2])
-        flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
+        # Of numpy, because a floating mask must not be traced.
+        flags = {"mask": np.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
         given = run(params, xs, carry=initial, **flags)
         cut = run(params, _until(short, xs))
