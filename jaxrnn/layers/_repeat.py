@@ -74,13 +74,13 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
 
     def unroll(params, carry, steps, key):
         num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
-        has_keys = not (key is None or isinstance(key, MissingKey))
-        keys = jax.random.split(key, num_layers) if has_keys else None
+        is_drawn = not (key is None or isinstance(key, MissingKey))
+        keys = jnp.stack(split_key(key, num_layers)) if is_drawn else None
 
         def run(xs, inputs):
             params, carry, own_key = inputs
-            used_key = own_key if has_keys else key
-            return inner.unroll(params, carry, steps._replace(xs=xs), used_key)
+            own_key = own_key if is_drawn else key
+            return inner.unroll(params, carry, steps._replace(xs=xs), own_key)
 
         def advance(xs, inputs):
             rollout = run(xs, inputs)
@@ -141,7 +141,7 @@ def _to_front(tree: Any, axis: int) -> Any:
 
 
 def _check_repeatable(layer: Layer, rollout: Rollout, xs: Any) -> None:
-    check_keeps_steps(layer, rollout, len(xs), "to be repeated")
+    check_keeps_steps(layer, rollout, xs.shape[0], "to be repeated")
     if rollout.outputs.shape != xs.shape:
         raise ValueError(
             "layer must keep the shape to be repeated, "
