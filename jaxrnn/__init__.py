@@ -2,6 +2,7 @@
 
 from jaxrnn import (
     cells,
+    crf,
     diagnostics,
     generation,
     layers,
@@ -33,6 +34,7 @@ from jaxrnn.cells import (
     slstm,
     zoneout,
 )
+from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
     carry_jacobians,
@@ -61,8 +63,11 @@ from jaxrnn.factories import model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
+    Hypotheses,
+    beam_search,
     free_run,
     generate,
+    impute,
     next_token,
     scheduled_sampling,
     teacher_forced,
@@ -80,6 +85,7 @@ from jaxrnn.layers import (
     recurrent,
     residual,
     serial,
+    subsample,
 )
 from jaxrnn.losses import (
     binary_cross_entropy,
@@ -123,13 +129,14 @@ from jaxrnn.sequences import (
     unpack,
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
-from jaxrnn.types import Affine, Cell, Evaluator, Layer, Model, Rollout, Split, Steps
+from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
 
 __all__ = [
     # Records
     "Affine",
     "Cell",
     "Evaluator",
+    "Flags",
     "Layer",
     "Model",
     "Rollout",
@@ -186,6 +193,7 @@ __all__ = [
     "recurrent",
     "residual",
     "serial",
+    "subsample",
     # Recipes
     "block",
     "classifier",
@@ -210,8 +218,11 @@ __all__ = [
     # Generation
     "FreeRun",
     "Generated",
+    "Hypotheses",
+    "beam_search",
     "free_run",
     "generate",
+    "impute",
     "next_token",
     "scheduled_sampling",
     "teacher_forced",
@@ -242,6 +253,11 @@ __all__ = [
     "mean_over_steps",
     "squared_error",
     "sum_over_steps",
+    # Tagging
+    "crf_init",
+    "crf_log_likelihood",
+    "crf_marginals",
+    "viterbi",
     # Training
     "GradientNorms",
     "gradient_norms",
@@ -265,6 +281,7 @@ __all__ = [
     "state_capacity_bits",
     # Packages: the records of parameters and carries live there
     "cells",
+    "crf",
     "diagnostics",
     "generation",
     "layers",

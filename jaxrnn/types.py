@@ -68,15 +68,28 @@ class Steps(NamedTuple):
     reset: Reset = None
 
 
+class Flags(NamedTuple):
+    """The mask and the resets of outputs that are not those of the inputs, as in `Steps`."""
+
+    mask: Mask = None
+    reset: Reset = None
+
+
 class Rollout(NamedTuple):
     """The result of an unroll: the last carry, the outputs, and how the model was evaluated.
 
-    `info` is a tree of arrays and evaluators, so a Rollout may leave `jit`.
+    Attributes:
+        carry: the carry after the last step.
+        outputs: a tree of arrays, one entry for each step that comes out.
+        info: a tree of arrays and evaluators, so a Rollout may leave `jit`.
+        flags: the mask and the resets of the outputs. None: those of the inputs, and every output
+            belongs to the input of its step. A layer whose steps are others returns `Flags`.
     """
 
     carry: Carry
     outputs: Any
     info: Any = ()
+    flags: Flags | None = None
 
 
 class _CellFields(NamedTuple):
@@ -140,7 +153,8 @@ class Layer(ModelValue, _LayerFields):
     Attributes:
         init: `(key, num_inputs) -> params`.
         initial_carry: `(params, batch_shape=()) -> carry`; `()` for a layer without memory.
-        unroll: `(params, carry, steps, key) -> Rollout`, time first.
+        unroll: `(params, carry, steps, key) -> Rollout`, time first; with `Flags` where the steps
+            that come out are not those that went in.
         num_outputs: `(num_inputs) -> int`.
         causal: False for a layer whose outputs depend on later steps; such a layer cannot stream.
         num_feature_axes: number of axes of x after batch and time (`embed` has 0).

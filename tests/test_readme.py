@@ -52,6 +52,6 @@ def test_dir_shows_what_is_public_and_packages_for_users():
     modules = {name for name in dir(jaxrnn) if inspect.ismodule(getattr(jaxrnn, name))}
     assert set(dir(jaxrnn)) == set(jaxrnn.__all__)
     assert modules == {
-        *("cells", "diagnostics", "generation", "layers", "losses", "mixers", "seq2seq"),
+        *("cells", "crf", "diagnostics", "generation", "layers", "losses", "mixers", "seq2seq"),
         *("sequences", "testing", "training"),
     }

@@ -18,7 +18,7 @@ ROOMS = [
     {"types"},
     {"engine", "roles"},
     {"cells", "sequences", "losses"},
-    {"layers", "mixers"},
+    {"layers", "mixers", "crf"},
     {"generation"},
     {"seq2seq", "training", "testing", "diagnostics"},
 ]

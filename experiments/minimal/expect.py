@@ -113,15 +113,15 @@ def generation(forecasts: Forecasts, truth: np.ndarray) -> tuple[str, Any]:
 
 
 def baselines(entries: Sequence[Entry], leaks: Sequence[str]) -> tuple[str, Any]:
-    """The GRU comes first, its stateless twin second, baselines after them."""
-    gru, stateless, *others = entries
-    memory = difference(gru.one_step, stateless.one_step)
-    better = [one.name for one in others if not difference(gru.one_step, one.one_step).low <= 0]
+    """The hybrid comes first, its stateless twin second, baselines after them."""
+    hybrid, stateless, *others = entries
+    memory = difference(hybrid.one_step, stateless.one_step)
+    better = [one.name for one in others if not difference(hybrid.one_step, one.one_step).low <= 0]
     best = min(others, key=lambda entry: entry.one_step.mean())
     measured = (
-        f"GRU {gru.one_step.mean():.3f}, stateless {stateless.one_step.mean():.3f}, best baseline "
-        f"{best.one_step.mean():.3f} ({best.name}); "
-        f"{len(leaks)} leaks; better than the GRU beyond doubt: {', '.join(better) or 'none'}"
+        f"hybrid {hybrid.one_step.mean():.3f}, stateless {stateless.one_step.mean():.3f}, best "
+        f"baseline {best.one_step.mean():.3f} ({best.name}); "
+        f"{len(leaks)} leaks; better than the hybrid beyond doubt: {', '.join(better) or 'none'}"
     )
     return measured, not leaks and memory.high < 0 and not better
 

@@ -93,11 +93,11 @@ def horizons(evaluated: Evaluated) -> Figure:
         draw_seeds(left, errors, None, color, label, xs=months, line="o-")
     left.set_ylabel("error of the change (mean absolute changes)")
     left.set_ylim(bottom=0)
-    left.set_title("GRU, the same months read two ways")
+    left.set_title("hybrid, the same months read two ways")
     freely = [entry for entry in evaluated.entries if entry.levels is not None]
     for entry, (color, style) in zip(freely, _styles(), strict=False):
         errors = entry.levels.mean(axis=(0, 1, 2))
-        width = 2.4 if entry.name == "GRU" else 1.2
+        width = 2.4 if entry.name == "hybrid" else 1.2
         right.plot(months, errors, style, color=color, linewidth=width, label=_called(entry))
     right.set_yscale("log", base=2)
     right.yaxis.set_major_formatter("{x:g}")
@@ -127,9 +127,9 @@ def forecasts(evaluated: Evaluated) -> Figure:
         at = levels[origin - start]
         for number, one in enumerate(made.free[:, row, 0] * unit[row]):
             path_of_seed = at + np.concatenate([[0], np.cumsum(one)])
-            label = "GRU, a seed a line" if number == 0 else None
+            label = "hybrid, a seed a line" if number == 0 else None
             axis.plot(months, path_of_seed, color=PALETTE[1], linewidth=1, label=label)
-        other = np.cumsum(forecast(changes[row : row + 1, :origin], horizon)[0])
+        other = np.cumsum(forecast(changes[:, :origin], horizon)[row])
         other = at + np.concatenate([[0], other])
         axis.plot(months, other, "--", color=PALETTE[0], label=f"{best.name} {best.chosen}")
         axis.axvline(task.months[origin - 1], color=GRAY, linewidth=0.8, linestyle=":")

@@ -1,9 +1,11 @@
 """Forecasts of the network and of baselines, their errors, and how sure a difference is.
 
 A forecaster is `(past [..., t], horizon) -> [..., horizon]`, of changes from changes, without a
-recurrent network. None has a constant term, so the unit of the changes does not matter.
+recurrent network. None has a constant term, so the unit of the changes does not matter; the one
+that reads the mean of several series has their units.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,13 +15,15 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.frame.stats import Interval, bootstrap
-from experiments.minimal.task import Task, scale, training_changes
-from experiments.minimal.train import Setting, make_model, outputs
+from experiments.minimal.model import Setting, make_model
+from experiments.minimal.task import Task, scale, training_changes, with_mean
+from experiments.minimal.train import outputs
 
 Forecaster = Callable[[np.ndarray, int], np.ndarray]
 
 MOVING_AVERAGES = (1, 2, 3, 4, 6, 9, 12, 18, 24)
 SMOOTHINGS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+PULLS = (0.1, 0.2, 0.3, 0.4, 0.5)
 ORDERS, RIDGES = (1, 2, 3, 6, 12), (1.0, 10.0, 100.0)
 YEAR = 12
 BLOCK, RESAMPLES = 3, 4000  # months that are drawn together, and how often
@@ -70,6 +74,19 @@ def exponential_smoothing(alpha: float) -> Forecaster:
     return forecast
 
 
+def pulled_smoothing(
+    alpha: float, pull: float, unit: np.ndarray, is_training: np.ndarray
+) -> Forecaster:
+    """h + pull (h̄ - h), with the mean h̄ of all h that are trained on, in units `[E, 1]`."""
+    smooth = exponential_smoothing(alpha)
+
+    def forecast(past, horizon):
+        level = smooth(past, horizon) / unit
+        return unit * (level + pull * (level[is_training].mean(axis=0) - level))
+
+    return forecast
+
+
 def autoregression(weights: np.ndarray) -> Forecaster:
     """Σₖ wₖ xₜ₋ₖ, with its own forecasts in place of what is not known; the newest first in w."""
 
@@ -98,6 +115,20 @@ def one_step_errors(forecast: Forecaster, task: Task, start: int, stop: int) -> 
     return errors / scale(task.changes, start)
 
 
+def best_on_validation(task: Task, candidates: Mapping[Any, Forecaster]) -> Any:
+    """The name of the candidate with the smallest error on the validation months."""
+
+    def error(name):
+        errors = one_step_errors(candidates[name], task, task.validation_from, task.test_from)
+        return errors[task.is_training].mean()
+
+    return min(candidates, key=error)
+
+
+def choose_smoothing(task: Task) -> float:
+    return best_on_validation(task, {alpha: exponential_smoothing(alpha) for alpha in SMOOTHINGS})
+
+
 def make_baselines(task: Task) -> list[Baseline]:
     """All baselines; what they leave open is chosen on the validation months, as for the network.
 
@@ -105,18 +136,18 @@ def make_baselines(task: Task) -> list[Baseline]:
     test; all on the training industries.
     """
 
-    def best(candidates: Mapping[Any, Forecaster]) -> Any:
-        def error(name):
-            errors = one_step_errors(candidates[name], task, task.validation_from, task.test_from)
-            return errors[task.is_training].mean()
-
-        return min(candidates, key=error)
+    best = functools.partial(best_on_validation, task)
 
     def fitted(until, order, ridge):
         return autoregression(fit_autoregression(training_changes(task, until), order, ridge))
 
+    def pulled(until, pull):
+        unit = scale(task.changes, until)
+        return pulled_smoothing(alpha, pull, unit, task.is_training)
+
     num_months = best({number: moving_average(number) for number in MOVING_AVERAGES})
-    alpha = best({alpha: exponential_smoothing(alpha) for alpha in SMOOTHINGS})
+    alpha = choose_smoothing(task)
+    pull = best({pull: pulled(task.validation_from, pull) for pull in PULLS})
     kinds = [(order, ridge) for order in ORDERS for ridge in RIDGES]
     order, ridge = best({kind: fitted(task.validation_from, *kind) for kind in kinds})
     autoregressive = fitted(task.test_from, order, ridge)
@@ -127,6 +158,11 @@ def make_baselines(task: Task) -> list[Baseline]:
         Baseline("seasonal naive with drift", "", seasonal_naive_with_drift),
         Baseline("moving average", f"{num_months} months", moving_average(num_months)),
         Baseline("exponential smoothing", f"α = {alpha}", exponential_smoothing(alpha)),
+        Baseline(
+            "smoothing, pulled to the mean",
+            f"α = {alpha}, pull {pull}",
+            pulled(task.test_from, pull),
+        ),
         Baseline("autoregression", f"order {order}, ridge {ridge:g}", autoregressive),
     ]
 
@@ -150,19 +186,21 @@ class Forecasts(NamedTuple):
         return self.one_step[..., months - 1]
 
 
-def one_step_runner(setting: Setting, params: Any) -> Callable[[np.ndarray], np.ndarray]:
+def one_step_runner(
+    setting: Setting, params: Any, averaged: Any = slice(None)
+) -> Callable[[np.ndarray], np.ndarray]:
     """`series [E, M] -> [S, E, M - 1]`, compiled: the truth is read at every step."""
 
     def run(xs):
         return jax.vmap(lambda params: outputs(setting, params, xs)[..., 0])(params)
 
     run = jax.jit(run)
-    return lambda series: np.asarray(run(jnp.asarray(series[:, :-1, None], jnp.float32)))
+    return lambda series: np.asarray(run(with_mean(jnp.float32(series[:, :-1]), averaged)))
 
 
-def free_runner(setting: Setting, params: Any, horizon: int) -> Free:
+def free_runner(setting: Setting, params: Any, averaged: Any, horizon: int) -> Free:
     """`(known [E, O, M], origins [O]) -> [S, E, O, H]`: months after an origin are masked."""
-    model = make_model(setting.width)
+    model = make_model(setting)
 
     def run(prompt, mask):
         return jax.vmap(lambda p: jr.free_run(model, p, prompt, horizon, mask=mask).outputs)(params)
@@ -171,7 +209,7 @@ def free_runner(setting: Setting, params: Any, horizon: int) -> Free:
 
     def free(known, origins):
         mask = np.broadcast_to(np.arange(known.shape[-1]) < origins[:, None], known.shape)
-        return np.asarray(run(jnp.asarray(known[..., None], jnp.float32), mask))[..., 0]
+        return np.asarray(run(with_mean(jnp.float32(known), averaged), mask))[..., 0]
 
     return free
 

@@ -14,12 +14,14 @@ from experiments.minimal.forecasts import (
     Entry,
     Forecasts,
     baseline_entry,
+    choose_smoothing,
     free_runner,
     make_baselines,
     make_forecasts,
     model_entry,
     one_step_runner,
 )
+from experiments.minimal.model import Setting, with_share
 from experiments.minimal.probes import (
     Difference,
     PaddingProbe,
@@ -35,10 +37,12 @@ from experiments.minimal.task import (
     make_task,
     scaled_changes,
     training_changes,
+    with_mean,
 )
-from experiments.minimal.train import Setting, Trained, overfit, train
+from experiments.minimal.train import Trained, overfit, train
 
 PIECES = (30, 17, 24)
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the correction, to choose from; 0 is smoothing alone
 
 
 class Evaluated(NamedTuple):
@@ -47,15 +51,17 @@ class Evaluated(NamedTuple):
     task: Task  # the series and their split
     padding: PaddingProbe  # what padding changed
     boundaries: list[Difference]  # how far every right and wrong way is from the sequences alone
-    forecasts: Forecasts  # of the GRU
+    forecasts: Forecasts  # of the hybrid
     leaks: list[str]  # what of the training depends on what is tested on
-    entries: list[Entry]  # errors of the GRU, of its stateless twin, and of every baseline
+    entries: list[Entry]  # errors of the hybrid, of its stateless twin, and of every baseline
     baselines: list[Baseline]  # the baselines themselves
 
 
 class Results(NamedTuple):
     overfit: Trained  # the training on the short sequence
-    choices: tuple[Trained, ...] = ()  # every setting to choose from
+    choices: tuple[
+        Trained, ...
+    ] = ()  # every setting to choose from, then a stateless twin
     finals: tuple[Trained, ...] = ()  # the best and its stateless twin, for the test
     evaluated: Evaluated | None = None  # what the test and the probes say
 
@@ -66,23 +72,29 @@ class Results(NamedTuple):
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
     task = make_task(load_employment(), config.test_from)
-    settings = settings_to_choose_from(config)
+    decay = choose_smoothing(task)
+    settings = settings_to_choose_from(config, decay)
     epochs = config.updates // UPDATES_PER_EPOCH
-    total = config.overfit_updates // UPDATES_PER_EPOCH + (len(settings) + 2) * epochs + 1
+    total = config.overfit_updates // UPDATES_PER_EPOCH + (len(settings) + 3) * epochs + 1
     with progress_bar(total) as bar:
         bar.stage("overfit a short sequence")
-        short = training_changes(task, task.validation_from)[0]
-        results = Results(overfit(config, short, checkpoints, bar.advance))
+        short = with_mean(training_changes(task, task.validation_from))[0]
+        results = Results(overfit(config, decay, short, checkpoints, bar.advance))
         left = results.overfit.fitted.last("loss")[:-1].max()
         bar.finish_stage(f"overfit: {left:.1e} left")
         yield results
-        for setting in settings:
+
+        def with_choice(setting):
             bar.stage(setting.name)
             trained = _train_to_choose(config, task, setting, checkpoints, bar.advance)
-            bar.finish_stage(f"{setting.name}: validation error {trained.error:.3f}")
-            yield (results := results._replace(choices=(*results.choices, trained)))
+            bar.finish_stage(f"{setting.name}: validation error {trained.error:.4f}")
+            return results._replace(choices=(*results.choices, trained))
+
+        for setting in settings:
+            yield (results := with_choice(setting))
         best = min(results.choices, key=lambda trained: trained.error).setting
-        for setting in (best, best._replace(stateless=True)):
+        yield (results := with_choice(best._replace(stateless=True)))
+        for setting in (best, results.choices[-1].setting):
             bar.stage(f"{setting.name}, for the test")
             series = training_changes(task, task.test_from)
             trained = train(config, "test", setting, series, checkpoints, bar.advance)
@@ -92,47 +104,59 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         bar.advance()
 
 
-def settings_to_choose_from(config: Config) -> list[Setting]:
-    """Every width with the longest truncation, every truncation with the middle width."""
+def settings_to_choose_from(config: Config, decay: float) -> list[Setting]:
+    """Every width, every truncation and every number of months ahead, with the others fixed."""
     longest, middle = max(config.truncations), sorted(config.widths)[len(config.widths) // 2]
-    settings = [Setting(width, longest) for width in config.widths]
-    settings += [Setting(middle, truncation) for truncation in config.truncations]
+    first = min(config.aheads)
+    settings = [Setting(width, longest, decay, first) for width in config.widths]
+    settings += [Setting(middle, truncation, decay, first) for truncation in config.truncations]
+    settings += [Setting(middle, longest, decay, ahead) for ahead in config.aheads]
     return list(dict.fromkeys(settings))
 
 
 def _train_to_choose(config, task, setting, checkpoints, advance) -> Trained:
-    """Trains on the months before those to choose by, and scores the training industries there."""
+    """Trains on the months before those to choose by, and scores the training industries there.
+
+    The share of the correction is the one with the smallest error.
+    """
     cut = task.validation_from
     trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, advance)
     known = scaled_changes(task, cut)[task.is_training, : task.test_from]
-    forecasts = one_step_runner(setting, trained.fitted.params)(known)
+    shrunk = [with_share(trained.fitted.params, share) for share in SHARES]
+    params = jax.tree.map(lambda *leaves: np.concatenate(leaves), *shrunk)
+    forecasts = one_step_runner(setting, params)(known)
     errors = np.abs(forecasts - known[:, 1:])[..., cut - 1 :].mean(axis=(1, 2))
-    return trained._replace(errors=errors)
+    scored = [
+        trained._replace(setting=setting._replace(share=share), errors=of_share)
+        for share, of_share in zip(SHARES, np.split(errors, len(SHARES)), strict=True)
+    ]
+    return min(scored, key=lambda one: one.error)
 
 
-def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Evaluated:
-    good, other = _good_params(gru), _good_params(stateless)
+def evaluate(config: Config, task: Task, hybrid: Trained, stateless: Trained) -> Evaluated:
+    good, other = _good_params(hybrid), _good_params(stateless)
     one = jax.tree.map(lambda leaf: leaf[0], good)
     series = scaled_changes(task, task.test_from)
     num_months = series.shape[1]
     origins = np.arange(task.test_from, num_months - config.horizon + 1)
     forecasts = make_forecasts(
-        one_step_runner(gru.setting, good),
-        free_runner(gru.setting, good, config.horizon),
+        one_step_runner(hybrid.setting, good, task.is_training),
+        free_runner(hybrid.setting, good, task.is_training, config.horizon),
         series,
         origins,
     )
-    without_memory = one_step_runner(stateless.setting, other)(series)
+    without_memory = one_step_runner(stateless.setting, other, task.is_training)(series)
     baselines = make_baselines(task)
+    features = with_mean(series, task.is_training)
     return Evaluated(
         task,
-        probe_padding(padding_runner(gru.setting, one), series, config.first_seed),
-        probe_boundaries(boundary_runner(gru.setting, one), series[: len(PIECES)], PIECES),
+        probe_padding(padding_runner(hybrid.setting, one), features, config.first_seed),
+        probe_boundaries(boundary_runner(hybrid.setting, one), features[: len(PIECES)], PIECES),
         forecasts,
         changed_by_what_is_hidden(task),
         [
-            model_entry("GRU", gru.setting.name, task, forecasts.one_step, forecasts),
-            model_entry("stateless", stateless.setting.name, task, without_memory, None),
+            model_entry("hybrid", hybrid.setting.chosen, task, forecasts.one_step, forecasts),
+            model_entry("stateless", stateless.setting.chosen, task, without_memory, None),
             *(baseline_entry(one, task, origins, config.horizon) for one in baselines),
         ],
         baselines,
@@ -140,6 +164,7 @@ def evaluate(config: Config, task: Task, gru: Trained, stateless: Trained) -> Ev
 
 
 def _good_params(trained: Trained) -> Any:
-    """The parameters of the seeds that did not fail; of all, if none is left."""
+    """The parameters of the seeds that did not fail, or of all; with the share that was chosen."""
     fitted = trained.fitted
-    return fitted.params if fitted.failed.all() else fitted.of_good_seeds(fitted.params)
+    params = fitted.params if fitted.failed.all() else fitted.of_good_seeds(fitted.params)
+    return with_share(params, trained.setting.share)

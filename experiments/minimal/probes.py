@@ -12,8 +12,8 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.minimal.forecasts import make_baselines
+from experiments.minimal.model import Setting, make_model
 from experiments.minimal.task import Task, scaled_changes, training_changes
-from experiments.minimal.train import Setting, make_model
 
 
 class PaddingProbe(NamedTuple):
@@ -33,8 +33,8 @@ class Difference(NamedTuple):
 
 
 def padding_runner(setting: Setting, params: Any) -> Callable[[Any, Any], Any]:
-    """`(xs [B, T, 1], mask or None) -> (outputs, carry, gradients)` of one seed, compiled."""
-    model = make_model(setting.width)
+    """`(xs [B, T, D], mask or None) -> (outputs, carry, gradients)` of one seed, compiled."""
+    model = make_model(setting)
 
     def loss(params, xs, mask):
         rollout = jr.unroll(model, params, xs, mask=mask)
@@ -48,16 +48,15 @@ def padding_runner(setting: Setting, params: Any) -> Callable[[Any, Any], Any]:
 
 
 def probe_padding(run: Callable[[Any, Any], Any], series: np.ndarray, seed: int) -> PaddingProbe:
-    """Puts zeros, large numbers and NaN after, and in the middle of, series `[B, T]`."""
+    """Puts zeros, large numbers and NaN after, and in the middle of, series `[B, T, D]`."""
     generator = np.random.default_rng(seed)
-    batch, num_steps = series.shape
+    batch, num_steps, _ = series.shape
     mask = np.arange(num_steps) < generator.integers(num_steps // 2, num_steps, (batch, 1))
     mask[:, num_steps // 4 : num_steps // 3] = False
     fillings = (0.0, 1e3 * generator.normal(size=series.shape), np.nan)
 
     def filled(filling):
-        xs = np.where(mask, series, filling)[..., None]
-        return jnp.asarray(xs, jnp.float32)
+        return jnp.asarray(np.where(mask[..., None], series, filling), jnp.float32)
 
     def kept(made):
         outputs, carry, gradients = made
@@ -77,8 +76,8 @@ def probe_padding(run: Callable[[Any, Any], Any], series: np.ndarray, seed: int)
 
 
 def boundary_runner(setting: Setting, params: Any) -> Callable[..., tuple[Any, Any]]:
-    """`(xs [B, T, 1], reset or None, carry or None) -> (outputs, carry)` of one seed, compiled."""
-    model = make_model(setting.width)
+    """`(xs [B, T, D], reset or None, carry or None) -> (outputs, carry)` of one seed, compiled."""
+    model = make_model(setting)
 
     def run(xs, reset, carry=None):
         rollout = jr.unroll(model, params, xs, reset=reset, carry=carry)
@@ -92,11 +91,11 @@ def probe_boundaries(
 ) -> list[Difference]:
     """Several sequences in one row, done right and in five wrong ways.
 
-    `run` is as `boundary_runner` makes it; of row n of `series [N, T]` the first `lengths[n]` steps
-    are used, at least 2.
+    `run` is as `boundary_runner` makes it; of row n of `series [N, T, D]` the first `lengths[n]`
+    steps are used, at least 2.
     """
     pieces = [
-        jnp.asarray(row[None, :length, None], jnp.float32)
+        jnp.asarray(row[None, :length], jnp.float32)
         for row, length in zip(series, lengths, strict=True)
     ]
     alone = jnp.concatenate([run(piece, None)[0] for piece in pieces], axis=1)
@@ -128,7 +127,7 @@ def probe_boundaries(
 
 def _streamed(run, series, num_steps):
     """Rows in two chunks, with the carry of each, and with that of the row before."""
-    rows = jnp.asarray(series[:, :num_steps, None], jnp.float32)
+    rows = jnp.asarray(series[:, :num_steps], jnp.float32)
     half = num_steps // 2
     whole = run(rows, None)[0][:, half:]
     carry = run(rows[:, :half], None)[1]
@@ -157,10 +156,10 @@ def changed_by_what_is_hidden(task: Task) -> list[str]:
         for name, part in _learned_from(task).items()
         if not np.array_equal(part, _learned_from(other)[name])
     ]
-    past = task.changes[task.is_training, : task.test_from]
+    past = task.changes[:, : task.test_from]
     for one, two in zip(make_baselines(task), make_baselines(other), strict=True):
-        same = np.array_equal(one.forecast(past, 2), two.forecast(past, 2))
-        if one.chosen != two.chosen or not same:
+        made, again = (of.forecast(past, 2)[task.is_training] for of in (one, two))
+        if one.chosen != two.chosen or not np.array_equal(made, again):
             changed.append(one.name)
     return changed
 

@@ -3,8 +3,9 @@
 import csv
 import importlib.util
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
@@ -109,6 +110,12 @@ def training_changes(task: Task, until: int) -> np.ndarray:
     """All that a model is fitted to: changes before `until`, in units of `scale`, `[E', until]`."""
     seen = task.changes[task.is_training, :until]
     return seen / scale(seen, until)
+
+
+def with_mean(series: Any, averaged: Any = slice(None)) -> Any:
+    """`[E, ...] -> [E, ..., 2]`: every series beside the mean of those to average, or of all."""
+    mean = series[averaged].mean(axis=0, keepdims=True)
+    return jnp.stack([series, jnp.broadcast_to(mean, series.shape)], axis=-1)
 
 
 def scaled_changes(task: Task, until: int) -> np.ndarray:

@@ -12,23 +12,12 @@ import jaxrnn as jr
 from experiments.frame.checkpoints import Advance, Checkpoints
 from experiments.frame.fitting import Fitted, Fitter
 from experiments.minimal.config import UPDATES_PER_EPOCH, Config
+from experiments.minimal.model import NUM_FEATURES, Setting, make_model, with_share
+from experiments.minimal.task import with_mean
 
 OVERFIT_STEPS, OVERFIT_WIDTH = 25, 32
 PROVOKED_FACTOR = 1e30  # initial parameters whose squares no float32 holds
 SCALE_NOISE = 0.5  # deviation of the log of the factor by which a series is multiplied
-
-
-class Setting(NamedTuple):
-    """What is trained."""
-
-    width: int  # units of the GRU
-    truncation: int  # steps a gradient goes back through
-    stateless: bool = False  # whether the carry is reset before every step
-
-    @property
-    def name(self) -> str:
-        kind = "stateless" if self.stateless else "GRU"
-        return f"{kind} {self.width}, truncation {self.truncation}"
 
 
 class Trained(NamedTuple):
@@ -57,14 +46,9 @@ class Trained(NamedTuple):
         return (seeds == seeds[-1]) & (self.purpose == "overfit")
 
 
-def make_model(width: int) -> jr.Layer:
-    """One change in, the next one out."""
-    return jr.serial(jr.gru(width), jr.dense(1))
-
-
 def outputs(setting: Setting, params: Any, xs: Any, mask: Any = None) -> Any:
-    """What the model puts out `[B, T, 1]`; no gradient crosses from one chunk to the one before."""
-    model = make_model(setting.width)
+    """What the model puts out `[B, T, 2]`; no gradient crosses from one chunk to the one before."""
+    model = make_model(setting)
     batch, num_steps, _ = xs.shape
     size = min(setting.truncation, num_steps)
     padding = -num_steps % size
@@ -83,21 +67,22 @@ def outputs(setting: Setting, params: Any, xs: Any, mask: Any = None) -> Any:
 
     carry = model.initial_carry(params, (batch,))
     _, ys = jax.lax.scan(one_chunk, carry, (chunks(xs), chunks(mask)))
-    return jnp.moveaxis(ys, 0, 1).reshape(batch, -1, 1)[:, :num_steps]
+    return jnp.moveaxis(ys, 0, 1).reshape(batch, -1, NUM_FEATURES)[:, :num_steps]
 
 
 def augmented(key: Any, series: Any, noise: Any) -> Any:
-    """Series `[E, T, 1]` with noise, each multiplied by a factor of either sign."""
-    num_series, num_steps, _ = series.shape
-    drawn = jax.random.normal(key, (num_series, num_steps + 2, 1))  # one draw compiles in a third
-    factor = jnp.exp(SCALE_NOISE * drawn[:, :1]) * jnp.sign(drawn[:, 1:2])
-    return factor * (series + noise * drawn[:, 2:])
+    """Series `[E, T]` with noise beside their mean, multiplied by factors of either sign."""
+    num_series, num_steps = series.shape
+    drawn = jax.random.normal(key, (num_series, num_steps + 2))  # one draw compiles in a third
+    factor = jnp.exp(SCALE_NOISE * drawn[:, 0]) * jnp.sign(drawn[:, 1])
+    noisy = series + noise * drawn[:, 2:]
+    return factor[:, None, None] * with_mean(noisy)
 
 
 # Apart from the updates, and compiled once for all settings that are trained on the same series.
 @jax.jit
 def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
-    """What every seed sees in the updates of an epoch, `[S, 25, E, T, 1]`."""
+    """What every seed sees in the updates of an epoch, `[S, 25, E, T, 2]`."""
 
     def of_one_seed(seed):
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), epoch)
@@ -108,8 +93,8 @@ def batches(seeds: Any, epoch: Any, series: Any, noise: Any) -> Any:
 
 
 def initial_params(setting: Setting, seeds: Any) -> Any:
-    model = make_model(setting.width)
-    return jax.vmap(lambda seed: model.init(jax.random.key(seed), 1))(seeds)
+    model = make_model(setting)
+    return jax.vmap(lambda seed: model.init(jax.random.key(seed), NUM_FEATURES))(seeds)
 
 
 def train(
@@ -120,22 +105,30 @@ def train(
     checkpoints: Checkpoints,
     advance: Advance,
 ) -> Trained:
-    """Trains every seed on series `[E, T]`, noise anew, by the Huber loss of the next change."""
-    data = jnp.asarray(series[..., None], jnp.float32)
+    """Trains the correction, from 0 on, by the Huber loss of the following changes.
+
+    Every seed sees the series `[E, T]` with other noise.
+    """
+    data = jnp.asarray(series, jnp.float32)
     seeds = np.array(config.all_seeds)
 
     def loss_fn(params, series, key):
         del key
-        predicted = outputs(setting, params, series[:, :-1])
-        return optax.huber_loss(predicted, series[:, 1:], delta=1.0).mean(), {}
+        made = outputs(setting, params, series)
+        months = range(1, setting.ahead + 1)
+        losses = [optax.huber_loss(made[:, :-month], series[:, month:]).mean() for month in months]
+        return sum(losses) / len(losses), {}
 
-    optimizer = optax.chain(
+    adamw = optax.chain(
         optax.clip_by_global_norm(config.gradient_clip),
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
     )
+    optimizer = optax.multi_transform(
+        {"smoothing": optax.set_to_zero(), "correction": adamw}, ("smoothing", "correction")
+    )
     fitted = Fitter(loss_fn, optimizer).fit_seeds(
         f"{purpose} {setting.name}",
-        initial_params(setting, seeds),
+        with_share(initial_params(setting, seeds), 0.0),
         lambda epoch: batches(seeds, epoch, data, config.input_noise),
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
@@ -145,15 +138,20 @@ def train(
     return Trained(purpose, setting, evaluator_name(setting), fitted)
 
 
-def overfit(config: Config, series: Any, checkpoints: Checkpoints, advance: Advance) -> Trained:
-    """Trains on the start of a series `[T]`, on its share of variance; the last seed must fail."""
-    short = jnp.asarray(series[None, :OVERFIT_STEPS, None], jnp.float32)
-    setting = Setting(OVERFIT_WIDTH, OVERFIT_STEPS)
+def overfit(
+    config: Config, decay: float, series: Any, checkpoints: Checkpoints, advance: Advance
+) -> Trained:
+    """Trains on the start of a series `[T, 2]`, on its share of variance; the last seed must fail.
+
+    All parameters are trained, those of the smoothing too.
+    """
+    short = jnp.asarray(series[None, :OVERFIT_STEPS], jnp.float32)
+    setting = Setting(OVERFIT_WIDTH, OVERFIT_STEPS, decay)
 
     def loss_fn(params, series, key):
         del key
-        errors = outputs(setting, params, series[:, :-1]) - series[:, 1:]
-        return (errors**2).mean() / series[:, 1:].var(), {}
+        errors = outputs(setting, params, series)[:, :-1, 0] - series[:, 1:, 0]
+        return (errors**2).mean() / series[:, 1:, 0].var(), {}
 
     seeds = config.first_seed + np.arange(config.seeds + 1)
     params = jax.tree.map(
@@ -172,7 +170,8 @@ def overfit(config: Config, series: Any, checkpoints: Checkpoints, advance: Adva
 
 def evaluator_name(setting: Setting) -> str:
     """What ran the recurrence, as `unroll` says itself."""
-    model = make_model(setting.width)
-    params = model.init(jax.random.key(0), 1)
-    xs = jnp.zeros((1, setting.truncation, 1))
-    return repr(jax.eval_shape(functools.partial(jr.unroll, model), params, xs).info[0])
+    model = make_model(setting)
+    params = model.init(jax.random.key(0), NUM_FEATURES)
+    xs = jnp.zeros((1, setting.truncation, NUM_FEATURES))
+    smoothing, (gru, _) = jax.eval_shape(functools.partial(jr.unroll, model), params, xs).info
+    return repr(gru)

@@ -10,6 +10,7 @@ from jax import lax
 from jaxrnn.diagnostics._norms import norm
 from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import checks
+from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset
@@ -198,8 +199,9 @@ def _pull_back(run: Run):
         # Zeroed inside the differentiated function, so that masked inputs have zero sensitivity.
         xs = zero_masked(run.steps.mask, tree.unflatten(used))
         steps = run.steps._replace(xs=xs)
-        ys = run.layer.unroll(run.params, run.carry, steps, run.key).outputs
-        return _flat(ys, num_leading)
+        rollout = run.layer.unroll(run.params, run.carry, steps, run.key)
+        check_keeps_steps(run.layer, rollout, len(_real(run)), "to be asked for sensitivities")
+        return _flat(rollout.outputs, num_leading)
 
     inputs = [leaf for use, leaf in zip(floating, leaves, strict=True) if use]
     ys, pull = jax.vjp(outputs, inputs)

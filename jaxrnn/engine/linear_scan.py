@@ -51,10 +51,12 @@ def linear_scan(
         a: coefficients `[..., T, N]`, with a time axis of 1 for a recurrence that does not change
             with time; broadcast against `b`.
         b: inputs `[..., T, N]`.
-        h0: the state before the first step, `[..., N]`; None is `initial`.
+        h0: the state before the first step, `[..., N]`; None is `initial`, or zero where that has
+            a time axis.
         mask: bool `[..., T]` over the axes of `b` up to time; False keeps h.
         reset: bool `[..., T]`; True starts from `initial` before the step, and stops NaN.
-        initial: the state that a reset returns to, broadcast against `b` without its time axis.
+        initial: the state that a reset returns to, broadcast against `b` without its time axis; or
+            one for each step, with all axes of `b`.
         axis: the time axis of `b`.
         reverse: whether to run from the end, hₜ = aₜ ⊙ hₜ₊₁ + bₜ; a reset at t then separates
             step t - 1 from step t.
@@ -86,12 +88,19 @@ def linear_scan(
     dtype = jnp.result_type(a, b, initial, 0 if h0 is None else h0)
     a = jnp.moveaxis(_coefficients(a, b, axis), axis, 0).astype(dtype)
     b = jnp.moveaxis(b, axis, 0).astype(dtype)
-    initial = _broadcast(initial, b.shape[1:], "initial").astype(dtype)
+    has_time = jnp.ndim(initial) == b.ndim
+    if has_time:
+        initial = jnp.moveaxis(jnp.asarray(initial), axis, 0)
+        h0 = 0 if h0 is None else h0
+    shape = b.shape if has_time else b.shape[1:]
+    initial = _broadcast(initial, shape, "initial").astype(dtype)
     h0 = initial if h0 is None else _broadcast(h0, b.shape[1:], "h0").astype(dtype)
     if b.shape[0] == 0:
         return jnp.moveaxis(b, 0, axis)
     if reverse:
         a, b, mask, reset = flip(a), flip(b), flip(mask), flip_reset(reset)
+        # As the flags are: what belongs to the boundary before step t is read at step t - 1.
+        initial = jnp.roll(flip(initial), 1, axis=0) if has_time else initial
     h0 = varying_like(h0, (a, b, mask, reset, initial))
     h = _guarded_solve(method, a, b, h0, mask, reset, initial)
     return jnp.moveaxis(flip(h) if reverse else h, 0, axis)

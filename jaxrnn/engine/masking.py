@@ -1,6 +1,6 @@
 """The meaning of a mask and of a reset, and the checks of both."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +8,17 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxrnn.engine import checks
-from jaxrnn.types import Carry, Cell, Mask, Params, Reset
+from jaxrnn.types import Array, Carry, Cell, Mask, Params, Reset
 
 _FLAG_DTYPES = (jnp.bool_, jnp.integer, jnp.floating)
 _LENGTHS = " Lengths become a mask by mask_from_lengths."
+
+
+class Restart(NamedTuple):
+    """A reset that returns to one of many starts: bool `flag`, and int `number`, its entry."""
+
+    flag: Array
+    number: Array
 
 
 def select(flag: Any, yes: Any, no: Any) -> Any:
@@ -37,18 +44,24 @@ def select(flag: Any, yes: Any, no: Any) -> Any:
     )
 
 
-def restarted(carry: Carry, initial: Carry, reset: Reset) -> Carry:
+def restarted(carry: Carry, initial: Carry, reset: Reset | Restart) -> Carry:
     """The carry before a step: `initial` where the step starts a new sequence.
 
     Args:
         carry: the carry after the previous step, leaves `[*prefix, ...]`.
-        initial: the carry that a reset returns to, like `carry`.
-        reset: None or bool `[*prefix]`.
+        initial: the carry that a reset returns to, like `carry`; for a `Restart` all of them,
+            leaves `[N, *prefix, ...]`.
+        reset: None, bool `[*prefix]`, or a `Restart` of such arrays.
 
     Returns:
         A tree like `carry`.
     """
-    return carry if reset is None else select(reset, initial, carry)
+    if reset is None:
+        return carry
+    if isinstance(reset, Restart):
+        initial = jax.tree.map(lambda leaf: leaf[0], taken(initial, reset.number[None]))
+        reset = reset.flag
+    return select(reset, initial, carry)
 
 
 def held(new: Carry, old: Carry, mask: Mask) -> Carry:
@@ -66,7 +79,13 @@ def held(new: Carry, old: Carry, mask: Mask) -> Carry:
 
 
 def guarded(
-    cell: Cell, params: Params, initial: Carry, carry: Carry, z: Any, mask: Mask, reset: Reset
+    cell: Cell,
+    params: Params,
+    initial: Carry,
+    carry: Carry,
+    z: Any,
+    mask: Mask,
+    reset: Reset | Restart,
 ) -> Carry:
     """One step of a cell with its reset and its mask.
 
@@ -81,7 +100,7 @@ def guarded(
         carry: the carry after the previous step.
         z: the projection of x.
         mask: None or bool `[*batch]`.
-        reset: None or bool `[*batch]`.
+        reset: None, bool `[*batch]` or a `Restart`, as in `restarted`.
 
     Returns:
         The carry after the step.
@@ -149,6 +168,25 @@ def as_mask(mask: Mask, shape: tuple[int, ...], name: str = "mask") -> jax.Array
         return flags
     _check_zero_or_one(mask, name)
     return flags != 0
+
+
+def taken(tree: Any, index: Array) -> Any:
+    """Entries `[K, *batch, ...]` of leaves `[N, *batch, ...]`, chosen row by row.
+
+    Args:
+        tree: a tree of arrays.
+        index: ints `[K, *batch]`.
+
+    Returns:
+        A tree like `tree`.
+
+    Example:
+        >>> taken(jnp.array([[1, 2], [3, 4], [5, 6]]), jnp.array([[2, 0]]))
+        Array([[5, 2]], dtype=int32)
+    """
+    return jax.tree.map(
+        lambda leaf: jnp.take_along_axis(leaf, expand_mask(index, leaf), axis=0), tree
+    )
 
 
 def expand_mask(mask: jax.Array, leaf: jax.Array) -> jax.Array:

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.types import Carry, Key, Layer, Params, Reset, Rollout, Steps
+from jaxrnn.engine.starts import flip_starts
+from jaxrnn.types import Carry, Flags, Key, Layer, Params, Reset, Rollout, Steps
 
 
 def time_first(tree: Any, axis: int) -> Any:
@@ -51,7 +52,17 @@ def backwards(layer: Layer) -> Layer:
 
     def unroll(params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
         flipped = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
-        rollout = layer.unroll(params, carry, flipped, key)
-        return rollout._replace(outputs=flip(rollout.outputs))
+        rollout = layer.unroll(params, flip_starts(carry, steps.reset), flipped, key)
+        flags = None if rollout.flags is None else _flip_flags(rollout.flags, steps.reset)
+        return rollout._replace(outputs=flip(rollout.outputs), flags=flags)
 
     return layer._replace(unroll=unroll, causal=False)
+
+
+def _flip_flags(flags: Flags, reset: Reset) -> Flags:
+    """The flags of outputs that were read from their end, and the reset flags of the inputs."""
+    flipped = flip_reset(flags.reset)
+    if flipped is not None and reset is not None and len(flipped) and len(reset):
+        # No boundary comes before step 0 when it is read last, so the layer could not return it.
+        flipped = flipped.at[0].set(reset[0])
+    return Flags(flip(flags.mask), flipped)

@@ -12,10 +12,12 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.keys import checked_key, fold_in
-from jaxrnn.engine.masking import as_mask, zero_masked
+from jaxrnn.engine.masking import as_mask, concrete, zero_masked
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import Started, first_carry, nan_without_start
 from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.types import (
     Carry,
@@ -38,6 +40,7 @@ def unroll(
     xs: Any,
     *,
     carry: Carry = None,
+    starts: Carry = None,
     mask: Mask = None,
     reset: Reset = None,
     reverse: bool = False,
@@ -56,7 +59,14 @@ def unroll(
         model: the cell or layer to run.
         params: its parameters.
         xs: inputs, a tree of arrays `[..., T, D]` with any number of leading axes.
-        carry: the carry before the first step, leaves `[..., H]`; None is the initial carry.
+        carry: the carry before the first step that is read, leaves `[..., H]`; None is the initial
+            carry. A layer that reads from both ends has one for each, such as
+            `Directions(forward, backward)`, whose `backward` comes before the last step.
+        starts: a carry for each sequence of a row, leaves `[..., S, H]`: the sequence that the k-th
+            reset begins starts from entry k instead of the initial carry, from whichever end it is
+            read. Entries that no reset takes are not read. `carry` is what the row begins with: the
+            steps before the first reset, or read backwards those after the last one; None is the
+            start of their sequence, and the initial carry before the first reset.
         mask: `[..., T]`, True = real (bool, or 0 and 1). None: all steps are real.
         reset: `[..., T]`, True = x_t starts a new sequence. None: no step does.
         reverse: whether the sequence is read from its end; outputs keep the order of `xs`.
@@ -67,13 +77,20 @@ def unroll(
 
     Returns:
         Rollout with the carry after the last step `[..., H]`, the outputs `[..., T, H]` in the
-        dtype of `xs` where that is real and floating (zero on masked steps), and `info`, which
-        says how the model was evaluated.
+        dtype of `xs` where that is real and floating (zero on masked steps), `info`, which
+        says how the model was evaluated, and `flags`: None, or the mask and the resets of the
+        outputs where a layer such as `subsample` changes the steps.
 
     Raises:
         TypeError: An argument has the wrong type, tree structure or dtype.
-        ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, or a
-            layer that is not causal is given a carry.
+        ValueError: Shapes disagree, flags are not 0 or 1, a layer is given an evaluator, starts
+            are given without a reset or to a model that cannot take them (one without memory, or
+            with a source in its carry), a row has more resets than starts, or there are flags and
+            a layer changes the number of steps and returns none. Under `jit`, which cannot raise
+            for missing starts, sequences without one and the carry of their row are NaN.
+
+    Stored carries of reinforcement learning, and windows of packed streams that are cut for
+    truncated backpropagation, are starts: each sequence of a row goes on from its own carry.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -83,10 +100,18 @@ def unroll(
         >>> rollout = jr.unroll(cell, params, jnp.ones((2, 5, 3)), mask=mask)
         >>> rollout.outputs.shape, rollout.carry.h.shape
         ((2, 5, 8), (2, 8))
+
+        Three episodes in a row, each from the carry that was stored when it was collected:
+
+        >>> carry = cell.initial_carry(params)
+        >>> stored = jax.tree.map(lambda leaf: jnp.ones((3, *leaf.shape)), carry)
+        >>> reset = jnp.array([True, False, True, True, False])
+        >>> jr.unroll(cell, params, jnp.ones((5, 3)), starts=stored, reset=reset).outputs.shape
+        (5, 8)
     """
     call = Call.checked(model, xs, mask, reset, time_major)
-    if carry is not None and not getattr(model, "causal", True):
-        raise ValueError("carry must be None for a layer that is not causal; it cannot stream.")
+    if starts is not None:
+        _check_starts_suffice(starts, call)
     if evaluator is not None:
         if isinstance(model, Layer):
             raise ValueError(
@@ -97,7 +122,7 @@ def unroll(
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
     run = compiled(_run, model, evaluator, reverse, call.time_axis)
     with naming_params(model, params, call.steps.xs):
-        return run(params, carry, call.steps, key)
+        return run(params, carry, starts, call.steps, key)
 
 
 def step(
@@ -125,7 +150,7 @@ def step(
         `(carry, y)`, y `[..., H]`.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer is not causal or changes the steps, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -153,6 +178,8 @@ def step(
         time_major=True,
         key=key,
     )
+    if isinstance(model, Layer):
+        check_keeps_steps(model, rollout, 1, "to be run by step")
     return rollout.carry, jax.tree.map(lambda leaf: leaf[0], rollout.outputs)
 
 
@@ -203,24 +230,32 @@ def carries(
         return run(params, carry, call.steps, key)
 
 
-def _run(model, evaluator, reverse, time_axis, params, carry, steps, key):
+def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key):
     layer = recurrent(model, evaluator) if isinstance(model, Cell) else model
     layer = backwards(layer) if reverse else layer
     steps = time_first(steps, time_axis)
-    carry = _start(layer, params, carry, steps, key)
-    rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    outputs = finished(rollout.outputs, steps)
-    return rollout._replace(outputs=time_back(outputs, time_axis))
+    if starts is None:
+        begin = _start(layer, params, carry, steps, key)
+        rollout = layer.unroll(params, begin, _without_padding(steps), key)
+    else:
+        begin = _started(layer, params, carry, starts, steps, key)
+        rollout = layer.unroll(params, begin, _without_padding(steps), key)
+        checks.same_tree(rollout.carry, first_carry(begin), "the carry of a layer given starts")
+        rollout = _with_every_start(layer, rollout, begin, steps)
+    finished = finished_outputs(layer, rollout, steps)
+    return rollout._replace(
+        outputs=time_back(finished.xs, time_axis), flags=time_back(rollout.flags, time_axis)
+    )
 
 
-def finished(outputs: Any, steps: Steps) -> Any:
-    """The outputs of a run, in the dtype of xs and zero on masked steps.
+def finished_outputs(layer: Layer, rollout: Rollout, steps: Steps) -> Steps:
+    """The outputs of a run with their flags, in the dtype of xs and zero on masked steps.
 
     Only at its end: between the layers of a stack activations keep the width of the recurrence.
     """
-    dtype = _real_dtype(steps.xs)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs)
-    return zero_masked(steps.mask, outputs)
+    made, dtype = outputs_as_steps(layer, rollout, steps), _real_dtype(steps.xs)
+    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), made.xs)
+    return made._replace(xs=zero_masked(made.mask, outputs))
 
 
 def _run_carries(model, time_axis, params, carry, steps, key):
@@ -246,6 +281,57 @@ def _start(layer, params, carry, steps, key):
         expected = jax.eval_shape(lambda params: layer.initial_carry(params, batch_shape), params)
         checks.same_tree(carry, expected, "carry")
     return varying_like(carry, (params, steps, key))
+
+
+def _started(layer, params, carry, starts, steps, key):
+    """The `Started` of a run, its arguments checked."""
+    batch_shape = checks.leading_shape(steps.xs, layer.num_feature_axes)[1:]
+    initial = layer.initial_carry(params, batch_shape)
+    if carry is not None:
+        checks.same_tree(carry, initial, "carry")
+    if not jax.tree.leaves(initial):
+        raise ValueError("starts must be None for a model without memory, whose carry is empty.")
+    axis, sizes = len(batch_shape), [leaf.shape for leaf in jax.tree.leaves(starts)]
+    num_starts = sizes[0][axis] if sizes and len(sizes[0]) > axis else 1
+    expected = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(
+            (*batch_shape, num_starts, *leaf.shape[axis:]), leaf.dtype
+        ),
+        initial,
+    )
+    checks.same_tree(starts, expected, "starts")
+    starts = jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves),
+        jax.tree.map(lambda leaf: leaf[None], initial),
+        time_first(starts, axis),
+    )
+    return varying_like(Started(carry, starts), (params, carry, starts, steps, key))
+
+
+def _with_every_start(layer, rollout, begin, steps):
+    """The rollout, NaN where a row has more resets than starts: `jit` cannot raise for it."""
+    last = jax.tree.leaves(begin.starts)[0].shape[0] - 1
+    number = jnp.cumsum(outputs_as_steps(layer, rollout, steps).reset, axis=0)
+    return rollout._replace(
+        carry=nan_without_start(rollout.carry, steps.reset.sum(0), last),
+        outputs=nan_without_start(rollout.outputs, number, last),
+    )
+
+
+def _check_starts_suffice(starts, call):
+    """Raises unless there are resets, and where they are concrete a start for each of a row."""
+    reset = call.steps.reset
+    if reset is None:
+        raise ValueError("reset must be given with starts: the k-th reset of a row takes start k.")
+    axis, values, leaves = reset.ndim - 1, concrete(reset), jax.tree.leaves(starts)
+    if values is None or not leaves or jnp.ndim(leaves[0]) <= axis:
+        return
+    num_starts, most = jnp.shape(leaves[0])[axis], values.sum(call.time_axis).max(initial=0)
+    if most > num_starts:
+        raise ValueError(
+            f"starts must have an entry for every reset of a row, got {num_starts} entries for "
+            f"{most} resets."
+        )
 
 
 def _without_padding(steps):

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
-from jaxrnn.engine.time import time_back
+from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.generation._feedback import (
     Feed,
     as_data,
+    check_causal,
     checked_prompt,
     feed_back,
     own_output,
@@ -54,8 +57,9 @@ def free_run(
     model: Model,
     params: Params,
     prompt: Any,
-    num_steps: int,
+    num_steps: int | None = None,
     *,
+    future: Any = None,
     feed: Feed = own_output,
     carry: Carry = None,
     mask: Mask = None,
@@ -64,7 +68,12 @@ def free_run(
 ) -> FreeRun:
     """Runs a model on a prompt and then on its own outputs.
 
-        y₀ = f(prompt),  xₙ = feed(yₙ),  yₙ₊₁ = f(prompt, x₀, …, xₙ)
+        y₀ = f(prompt),  xₙ = feed(yₙ, futureₙ),  yₙ₊₁ = f(prompt, x₀, …, xₙ)
+
+    What is known of the steps to come, such as the calendar or a planned price, is `future`, and
+    `feed` puts the output into it; what it holds in the place of the output, NaN for example,
+    reaches nothing that `feed` does not read. Where some of these steps have been observed, or rows
+    hold several sequences, see `impute`.
 
     Padding in the prompt changes nothing, on whichever side it is. To continue, pass
     `prompt=result.xs[..., -1:, :]` and `carry=result.carry`. A row whose prompt holds no real step
@@ -74,7 +83,9 @@ def free_run(
         model: the cell or layer to run; causal. It runs without noise.
         params: its parameters.
         prompt: a tree of arrays `[..., P, D]`, or `[..., P]` for tokens; P is at least 1.
-        num_steps: N, the number of outputs.
+        num_steps: N, the number of outputs; None where `future` says it.
+        future: the N steps that are replaced, a tree of arrays `[..., N, D]` like the prompt. None:
+            nothing is known of them, and `feed` gets as x the input that was read last.
         feed: as in `scheduled_sampling`.
         carry: the carry before the prompt; None is the initial carry.
         mask: `[..., P]`, True = real. None: all steps are real.
@@ -86,8 +97,9 @@ def free_run(
         `FreeRun(carry, outputs [..., N, C], xs [..., N, D])`.
 
     Raises:
-        ValueError: The layer is not causal, the prompt has no steps, `num_steps` is below 1,
-            shapes disagree, or `feed` returns a shape other than that of x.
+        ValueError: The layer is not causal, the prompt or the future has no steps, `num_steps` is
+            below 1, both or neither of `num_steps` and `future` are given, shapes disagree, or
+            `feed` returns a shape other than that of x.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -95,16 +107,60 @@ def free_run(
         >>> cell = jr.simple_cell(lambda key, n: (), lambda params, carry, z: 0.5 * z, 1)
         >>> jr.free_run(cell, (), jnp.array([[8.0]]), 3).outputs[:, 0]
         Array([4., 2., 1.], dtype=float32)
+
+        The second feature is known for the steps to come:
+
+        >>> def total(params, carry, z):
+        ...     return z.sum(-1, keepdims=True)
+        >>> cell = jr.simple_cell(lambda key, n: (), total, 1)
+        >>> future = jnp.array([[jnp.nan, 10.0], [jnp.nan, 20.0], [jnp.nan, 30.0]])
+        >>> def keep(y, x, key):
+        ...     return x.at[..., :1].set(y)
+        >>> jr.free_run(cell, (), jnp.array([[1.0, 2.0]]), future=future, feed=keep).outputs[:, 0]
+        Array([ 3., 13., 33.], dtype=float32)
     """
+    check_causal(model)
+    future, num_steps = _steps_to_come(model, future, num_steps)
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
-    arguments = params, prompt, as_data(feed), carry, mask, reset, checked_key(key)
+    if future is not None:
+        _check_like_prompt(future, prompt, model.num_feature_axes)
+    arguments = params, prompt, future, as_data(feed), carry, mask, reset, checked_key(key)
     return compiled(_free_run, model, num_steps)(*arguments)
 
 
-def _free_run(model, num_steps, params, prompt, feed, carry, mask, reset, key):
+def _free_run(model, num_steps, params, prompt, future, feed, carry, mask, reset, key):
     progress = read_prompt(model, params, carry, prompt, mask, reset)
-    rest = feed_back(model, params, progress, num_steps, feed, key)
+    future = time_first(future, progress.has_read.ndim)
+    rest = feed_back(model, params, progress, num_steps, feed, key, future=future)
     return FreeRun(rest.carry, *time_back((rest.ys, rest.xs), progress.has_read.ndim))
+
+
+def _steps_to_come(model, future, num_steps):
+    """The future as arrays, and how many steps there are."""
+    if (num_steps is None) == (future is None):
+        raise ValueError(
+            "num_steps or future must be given, and not both, got "
+            f"{'neither' if future is None else 'both'}."
+        )
+    if future is None:
+        return None, num_steps
+    future = checks.arrays(future, "future")
+    leading = checks.leading_shape(future, model.num_feature_axes, "future")
+    if leading[-1] == 0:
+        raise ValueError(f"future must have at least one step, got the axes {leading}.")
+    return future, leading[-1]
+
+
+def _check_like_prompt(future, prompt, num_feature_axes):
+    """Raises unless the future continues the prompt: all but the number of steps is the same."""
+    num_steps = checks.leading_shape(future, num_feature_axes, "future")[-1]
+    axis = len(checks.leading_shape(prompt, num_feature_axes, "prompt")) - 1
+
+    def continued(leaf):
+        shape = *leaf.shape[:axis], num_steps, *leaf.shape[axis + 1 :]
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    checks.same_tree(future, jax.tree.map(continued, prompt), "future")
 
 
 def generate(
@@ -171,11 +227,8 @@ def generate(
     """
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     check_choice(checked_key(key), temperature, top_k, top_p)
-    _check_tokens(model, prompt)
-    stops = (
-        jnp.zeros(0, jnp.int32) if stop_token is None else _tokens(stop_token, "stop_token").ravel()
-    )
-    choices = temperature, top_p, stops, _tokens(pad, "pad")
+    check_tokens(model, prompt, "prompt")
+    choices = temperature, top_p, stop_tokens(stop_token), as_tokens(pad, "pad")
     arrays = params, prompt, choices, carry, mask, reset, key
     return compiled(_generate, model, num_steps, top_k)(*arrays)
 
@@ -196,18 +249,27 @@ def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, res
     return Generated(rest.carry, tokens, mask, progress.has_read & ~rest.goes_on)
 
 
-def _check_tokens(model, prompt):
+def check_tokens(model: Model, tokens: Any, name: str) -> None:
+    """Raises unless the model reads tokens and these are some."""
     if model.num_feature_axes != 0:
         raise ValueError(
             "model must read tokens to generate, such as serial(embed(D), ...); the x of this "
             f"one has {model.num_feature_axes} feature axes. free_run takes any x."
         )
     # -1 marks logits that are NaN, and unsigned ints have no -1.
-    if not jnp.issubdtype(prompt.dtype, jnp.signedinteger):
-        raise TypeError(f"prompt must be signed ints, got the dtype {prompt.dtype}.")
+    if not jnp.issubdtype(tokens.dtype, jnp.signedinteger):
+        raise TypeError(f"{name} must be signed ints, got the dtype {tokens.dtype}.")
 
 
-def _tokens(values, name):
+def stop_tokens(stop_token: int | Sequence[int] | None) -> jax.Array:
+    """The tokens that end a row, in one axis."""
+    if stop_token is None:
+        return jnp.zeros(0, jnp.int32)
+    return as_tokens(stop_token, "stop_token").ravel()
+
+
+def as_tokens(values: Any, name: str) -> jax.Array:
+    """The values as an array; raises TypeError unless they are ints."""
     tokens = jnp.asarray(values)
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise TypeError(f"{name} must be integer tokens, got {values!r}.")

@@ -19,7 +19,7 @@ from jaxrnn.sequences._pooling import last_valid
 from jaxrnn.types import Key, Mask, Model, Params, Reset, Steps
 
 Feed = Callable[[Any, Any, Any], Any]
-"""`(y, x, key) -> x`: the next input, from an output and the input that gave it."""
+"""`(y, x, key) -> x`: the next input, from the output before it and the step that it replaces."""
 
 
 class Progress(NamedTuple):
@@ -89,15 +89,15 @@ def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: An
     return Call.checked(model, prompt, mask, reset, time_major=False).steps
 
 
-def next_input(feed: Feed, progress: Progress, key: Any, use: Any) -> Any:
-    """The input that `feed` makes of the last output.
+def next_input(feed: Feed, y: Any, x: Any, key: Any, use: Any) -> Any:
+    """The input that `feed` makes of an output and of the step that it replaces.
 
     Where `use` is False the result is discarded and `feed` gets zeros: a derivative that is not
     finite at the old values would give NaN gradients even so.
     """
-    y, x = zero_masked(use, (progress.y, progress.x))
+    y, x = zero_masked(use, (y, x))
     new_x = checks.arrays(feed(y, x, key), "feed(y, x, key)")
-    checks.same_tree(new_x, progress.x, "feed(y, x, key)")
+    checks.same_tree(new_x, x, "feed(y, x, key)")
     return new_x
 
 
@@ -147,6 +147,7 @@ def feed_back(
     feed: Feed,
     key: Key = None,
     *,
+    future: Any = None,
     is_last: Callable[[Any], Any] | None = None,
     blank: Any = 0,
 ) -> Continuation:
@@ -162,6 +163,8 @@ def feed_back(
         num_steps: N, at least 1.
         feed: the function that makes the next input.
         key: PRNG key for `feed`, folded with the number of the step.
+        future: the steps that are replaced, leaves `[N, *batch, ...]`. Without it nothing is known
+            of them, and `feed` gets the input that was read last.
         is_last: `x -> bool [*batch]`, whether a row ends with this x.
         blank: what `xs` holds after the end of a row.
 
@@ -169,21 +172,27 @@ def feed_back(
         The Continuation.
     """
 
-    def emit(progress, live, index):
-        x = next_input(feed, progress, fold_in(key, index), live)
+    def emit(progress, live, replaced, index):
+        replaced = progress.x if replaced is None else replaced
+        x = next_input(feed, progress.y, replaced, fold_in(key, index), live)
         goes_on = live if is_last is None else live & ~is_last(x)
         blanks = jax.tree.map(lambda leaf: jnp.full_like(leaf, blank), x)
         return goes_on, (zero_masked(live, progress.y), select(live, x, blanks), live)
 
-    def advance(state, index):
+    def advance(state, inputs):
         progress, live, x = state
+        index, replaced = inputs
         progress = read_step(model, params, progress, x, mask=live)
-        goes_on, emitted = emit(progress, live, index)
+        goes_on, emitted = emit(progress, live, replaced, index)
         return (progress, goes_on, emitted[1]), emitted
 
-    progress = varying_like(progress, (params, progress, key))
-    goes_on, first = emit(progress, progress.has_read, 0)
+    progress = varying_like(progress, (params, progress, future, key))
+    first_replaced, replaced = (
+        jax.tree.map(lambda leaf, part=part: leaf[part], future) for part in (0, slice(1, None))
+    )
+    goes_on, first = emit(progress, progress.has_read, first_replaced, 0)
     state = progress, goes_on, first[1]
-    (progress, goes_on, _), rest = lax.scan(advance, state, jnp.arange(1, num_steps))
+    inputs = jnp.arange(1, num_steps), replaced
+    (progress, goes_on, _), rest = lax.scan(advance, state, inputs)
     ys, xs, live = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, rest)
     return Continuation(progress.carry, ys, xs, live, goes_on)

@@ -56,7 +56,7 @@ def next_token(
         >>> sorted(set(draw(keys).tolist()))
         [0, 1]
     """
-    logits = _checked_logits(logits)
+    logits = checked_logits(logits)
     check_choice(key, temperature, top_k, top_p)
     if temperature is None:
         token = jnp.argmax(logits, axis=-1)
@@ -104,7 +104,8 @@ def _one(value, name):
         raise ValueError(f"{name} must be one number, got the shape {np.shape(value)}.")
 
 
-def _checked_logits(logits):
+def checked_logits(logits: Any) -> jax.Array:
+    """The logits `[..., V]` in float32 at least; raises unless they are floating."""
     logits = jnp.asarray(logits)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"logits must be floating, got the dtype {logits.dtype}.")

@@ -1,4 +1,4 @@
-"""`teacher_forced` and `scheduled_sampling`: reading the truth, or a mixture with own outputs."""
+"""`teacher_forced`, `scheduled_sampling` and `impute`: reading the truth, or some own outputs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from jax import lax
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
-from jaxrnn.engine.masking import select, zero_masked
+from jaxrnn.engine.masking import as_mask, select, zero_masked
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.engine.unroll import unroll
@@ -86,7 +86,7 @@ def scheduled_sampling(
 ) -> Rollout:
     """Runs a model on the truth at some steps and on its own outputs at the others.
 
-        x'ₜ = oₜ ? feed(yₜ₋₁, x'ₜ₋₁) : xₜ,  oₜ ~ Bernoulli(rate);  yₜ = f(x'₀, …, x'ₜ)
+        x'ₜ = oₜ ? feed(yₜ₋₁, xₜ) : xₜ,  oₜ ~ Bernoulli(rate);  yₜ = f(x'₀, …, x'ₜ)
 
     Bengio et al. 2015 (arXiv:1506.03099), whose ε is the share of truth, 1 - rate. The first real
     step of a sequence always reads the truth. y_{t-1} is the output of the last real step. Rate 0
@@ -99,10 +99,11 @@ def scheduled_sampling(
         xs: the true inputs, a tree of arrays `[..., T, D]`, or `[..., T]` for tokens.
         rate: probability of reading an own output, in [0, 1]: one number, or `[..., T]`.
         key: PRNG key, split for the choices, for `feed` and for the model's noise.
-        feed: `(y, x, key) -> x`, the next input from an output and the input that gave it; by
-            default y itself. It must be finite at zeros, which it gets where its result is not
-            used. Gradients pass through it. Reuse one function, since a new one compiles again;
-            arrays that it needs are arguments of a `jax.tree_util.Partial`.
+        feed: `(y, x, key) -> x`, what is read in place of the step x, from x and the last output y;
+            by default y itself. What is known of every step, such as the calendar, it takes from
+            x. It must be finite at zeros, which it gets where its result is not used. Gradients
+            pass through it. Reuse one function, since a new one compiles again; arrays that it
+            needs are arguments of a `jax.tree_util.Partial`.
         carry, mask, reset: as in `unroll`.
 
     Returns:
@@ -132,22 +133,88 @@ def scheduled_sampling(
 
 
 def _scheduled(model, params, steps, rate, key, feed, carry):
+    choice_key, *keys = split_key(key, 3)
     leading = checks.leading_shape(steps.xs, model.num_feature_axes)
-    axis = len(leading) - 1
-    choice_key, feed_key, noise_key = split_key(key, 3)
     uses_output = jax.random.bernoulli(choice_key, rate, leading)
+    return _with_own_outputs(model, params, steps, uses_output, keys, feed, carry)
+
+
+def impute(
+    model: Model,
+    params: Params,
+    xs: Any,
+    missing: Any,
+    *,
+    feed: Feed = own_output,
+    carry: Carry = None,
+    mask: Mask = None,
+    reset: Reset = None,
+    key: Key = None,
+) -> Rollout:
+    """Runs a model over steps some of which are missing, in whose place it reads its own outputs.
+
+        x'ₜ = missingₜ ? feed(yₜ₋₁, xₜ) : xₜ,  yₜ = f(x'₀, …, x'ₜ)
+
+    A missing step counts: the model reads its own prediction there and moves on, where a masked
+    step is skipped. y_{t-1} is the output of the last real step. Where nothing has been read yet,
+    at the first real step of a sequence, there is no output, and x is read as it is: put there
+    what the model should start from. Several sequences may share a row, each with its own missing
+    steps, which are forecasts where they are its last. One scan.
+
+    Args:
+        model: the cell or layer to run; causal.
+        params: its parameters.
+        xs: a tree of arrays `[..., T, D]`, or `[..., T]` for tokens. What a missing step holds,
+            NaN for example, reaches nothing that `feed` does not read.
+        missing: flags `[..., T]`, True = x_t was not observed.
+        feed: as in `scheduled_sampling`.
+        carry, mask, reset: as in `unroll`.
+        key: PRNG key, split for `feed` and for the model's noise; None is the deterministic model.
+
+    Returns:
+        Rollout with the carry after the last step, the outputs `[..., T, C]` (zero where masked),
+        and as `info` the inputs that were read, a tree like `xs`, zero where masked.
+
+    Raises:
+        ValueError: The layer is not causal, shapes disagree, flags are not 0 or 1, or `feed`
+            returns a shape other than that of x.
+        TypeError: An argument has the wrong type, tree structure or dtype.
+
+    Example:
+        >>> import jaxrnn as jr
+        >>> cell = jr.simple_cell(lambda key, n: (), lambda params, carry, z: z + 1, 1)
+        >>> xs = jnp.array([[1.0], [jnp.nan], [jnp.nan], [10.0], [jnp.nan]])
+        >>> jr.impute(cell, (), xs, jnp.isnan(xs[:, 0])).info[:, 0]
+        Array([ 1.,  2.,  3., 10., 11.], dtype=float32)
+    """
+    check_causal(model)
+    steps = Call.checked(model, xs, mask, reset, time_major=False).steps
+    leading = checks.leading_shape(steps.xs, model.num_feature_axes)
+    missing, key = as_mask(missing, leading, "missing"), checked_key(key)
+    return compiled(_imputed, model)(params, steps, missing, key, as_data(feed), carry)
+
+
+def _imputed(model, params, steps, missing, key, feed, carry):
+    return _with_own_outputs(model, params, steps, missing, split_key(key, 2), feed, carry)
+
+
+def _with_own_outputs(model, params, steps, uses_output, keys, feed, carry):
+    """Reads own outputs at the flagged steps, except where nothing has been read yet."""
+    leading = uses_output.shape
+    axis = len(leading) - 1
+    feed_key, noise_key = keys
 
     def advance(progress, inputs):
         index, uses_output, (x, mask, reset) = inputs
         has_read = progress.has_read if reset is None else progress.has_read & ~reset
         uses_output = uses_output & has_read
-        own_x = next_input(feed, progress, fold_in(feed_key, index), uses_output)
+        own_x = next_input(feed, progress.y, x, fold_in(feed_key, index), uses_output)
         x = select(uses_output, own_x, x)
         progress = read_step(model, params, progress, x, mask, reset, fold_in(noise_key, index))
         return progress, zero_masked(mask, (progress.y, x))
 
     start = _nothing_read(model, params, carry, steps.xs, leading[:-1], axis)
-    start = varying_like(start, (params, start, steps, key))
+    start = varying_like(start, (params, start, steps, uses_output, keys))
     inputs = (jnp.arange(leading[-1]), *time_first((uses_output, steps), axis))
     progress, results = lax.scan(advance, start, inputs)
     outputs, inputs = time_back(results, axis)

@@ -17,3 +17,4 @@ from jaxrnn.layers._layer_norm import LayerNormParams as LayerNormParams
 from jaxrnn.layers._layer_norm import layer_norm as layer_norm
 from jaxrnn.layers._residual import residual as residual
 from jaxrnn.layers._serial import serial as serial
+from jaxrnn.layers._subsample import subsample as subsample

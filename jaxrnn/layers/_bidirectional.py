@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.flags import side_by_side
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
@@ -44,7 +46,8 @@ def bidirectional(
     Returns:
         The layer, not causal, `[..., D] -> [..., C]`; its params, carry and info are
         `Directions(forward, backward)`. With "sum" and "mean" it raises ValueError, in `init`,
-        `num_outputs` and while tracing, when the widths differ.
+        `num_outputs` and while tracing, when the widths differ. Where both directions change the
+        steps they must return the same mask; outputs are NaN where it differs.
 
     Raises:
         TypeError: `forward` or `backward` is neither a Cell nor a Layer.
@@ -93,12 +96,15 @@ def bidirectional(
 
     def unroll(params, carry, steps, key):
         keys = split_key(key, 2)
-        forward = layers.forward.unroll(params.forward, carry.forward, steps, keys[0])
-        backward = reversed_backward.unroll(params.backward, carry.backward, steps, keys[1])
+        forward_carry, backward_carry = parts_of(carry)
+        forward = layers.forward.unroll(params.forward, forward_carry, steps, keys[0])
+        backward = reversed_backward.unroll(params.backward, backward_carry, steps, keys[1])
+        flags, outputs = side_by_side(layers, (forward, backward), steps)
         return Rollout(
             Directions(forward.carry, backward.carry),
-            _merged(merge_fn, forward.outputs, backward.outputs),
+            _merged(merge_fn, *outputs),
             Directions(forward.info, backward.info),
+            flags,
         )
 
     return Layer(

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer
@@ -23,7 +24,7 @@ def residual(layer: Cell | Layer) -> Layer:
     Returns:
         The layer, `[..., D] -> [..., D]`, with the params, carry and info of `layer`. It raises
         ValueError in `init`, `num_outputs` and while tracing when the widths of x and of the
-        outputs differ.
+        outputs differ, and while tracing when `layer` changes the steps, as `subsample` does.
 
     Raises:
         TypeError: `layer` is neither a Cell nor a Layer.
@@ -52,6 +53,8 @@ def residual(layer: Cell | Layer) -> Layer:
 
     def unroll(params, carry, steps, key):
         rollout = inner.unroll(params, carry, steps, key)
+        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        check_keeps_steps(inner, rollout, num_steps, "to be residual")
         shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, steps.xs))
         if shape != wanted:
             raise ValueError(

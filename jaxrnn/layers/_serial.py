@@ -2,8 +2,10 @@
 
 import jax
 
+from jaxrnn.engine.flags import outputs_as_steps
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Layer, Rollout
 
@@ -14,8 +16,9 @@ def serial(*layers: Cell | Layer) -> Layer:
 
         y⁰ = x,  yⁱ = layerᵢ(yⁱ⁻¹),  y = yⁿ
 
-    Every layer gets the mask and the resets, and a key of its own. Masked outputs are not set to
-    zero between layers, since no layer reads them.
+    Every layer gets the mask and the resets, or those that the layer before it returned with its
+    outputs, and a key of its own. Masked outputs are not set to zero between layers, since no
+    layer reads them.
 
     Args:
         *layers: at least one cell or layer; the first one reads x.
@@ -61,15 +64,17 @@ def serial(*layers: Cell | Layer) -> Layer:
         )
 
     def unroll(params, carry, steps, key):
-        rollouts = []
+        rollouts, flags = [], None
         keys = split_key(key, len(stack))
         for (layer, layer_params), layer_carry, layer_key in zip(
-            with_params(params), carry, keys, strict=True
+            with_params(params), parts_of(carry), keys, strict=True
         ):
             rollouts.append(layer.unroll(layer_params, layer_carry, steps, layer_key))
-            steps = steps._replace(xs=rollouts[-1].outputs)
-        carries, _, infos = zip(*rollouts, strict=True)
-        return Rollout(carries, steps.xs, infos)
+            if rollouts[-1].flags is not None:
+                flags = rollouts[-1].flags
+            steps = outputs_as_steps(layer, rollouts[-1], steps)
+        carries, _, infos, _ = zip(*rollouts, strict=True)
+        return Rollout(carries, steps.xs, infos, flags)
 
     def num_outputs(num_inputs):
         for layer in stack:

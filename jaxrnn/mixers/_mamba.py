@@ -11,6 +11,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
 from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.types import Evaluator, Layer, Rollout
@@ -111,8 +112,9 @@ def mamba(
         del key
         xs = in_compute_dtype(params, steps.xs)
         u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
-        window, u = causal_conv.convolve(params.conv, carry.conv, steps._replace(xs=u))
-        rollout = evaluate(cell, params.ssm, carry.ssm, steps._replace(xs=jax.nn.silu(u)))
+        conv_carry, ssm_carry = parts_of(carry)
+        window, u = causal_conv.convolve(params.conv, conv_carry, steps._replace(xs=u))
+        rollout = evaluate(cell, params.ssm, ssm_carry, steps._replace(xs=jax.nn.silu(u)))
         ys = rollout.outputs * jax.nn.silu(z) @ params.output_kernel
         return Rollout(MambaCarry(window, rollout.carry), ys, rollout.info)
 

@@ -12,6 +12,7 @@ from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
@@ -153,9 +154,10 @@ def mamba2(
         num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
         blocks = [num_units, num_units + num_mixed]
         z, v, delta = jnp.split(xs @ params.kernel, blocks, axis=-1)
-        window, v = causal_conv.convolve(params.conv, carry.conv, steps._replace(xs=v))
+        conv_carry, ssm_carry = parts_of(carry)
+        window, v = causal_conv.convolve(params.conv, conv_carry, steps._replace(xs=v))
         joined = jnp.concatenate([jax.nn.silu(v), delta], axis=-1)
-        rollout = evaluate(ssm, params.ssm, carry.ssm, steps._replace(xs=joined))
+        rollout = evaluate(ssm, params.ssm, ssm_carry, steps._replace(xs=joined))
         ys = _rms_norm(rollout.outputs * jax.nn.silu(z)) * params.norm_scale
         carry = Mamba2Carry(window, rollout.carry)
         return Rollout(carry, ys @ params.output_kernel, rollout.info)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.masking import expand_mask, zero_masked
+from jaxrnn.engine.masking import taken, zero_masked
+from jaxrnn.engine.starts import Started, first_carry
 from jaxrnn.types import Steps
 
 
@@ -67,6 +68,12 @@ def through_window(
     Returns:
         The window after the last step, and ys `[T, *batch, ...]` with zeros on masked steps.
     """
+    if isinstance(window, Started):
+        size = _positions(first_carry(window)).shape[0]
+        if size and steps.reset is not None and len(steps.reset):
+            return _through_starts(read, window, steps, current)
+        # No step reads a start: nothing is remembered, or no sequence begins.
+        window = first_carry(window)
     xs, mask, reset = steps
     num_steps = jax.tree.leaves(xs)[0].shape[0]
     shape = (num_steps, *window.count.shape)
@@ -76,7 +83,7 @@ def through_window(
     if mask is not None:
         # Stable, so that real steps (False) come first and keep their order.
         order = jnp.argsort(~mask, axis=0, stable=True)
-        xs, current, sequence = _take((xs, current, jnp.where(mask, sequence, -1)), order)
+        xs, current, sequence = taken((xs, current, jnp.where(mask, sequence, -1)), order)
     xs, sequence = jax.tree.map(
         lambda carried, new: jnp.concatenate([carried, new]), _time_first(window), (xs, sequence)
     )
@@ -85,11 +92,45 @@ def through_window(
         xs, sequence = jax.tree.map(lambda leaf: leaf[num_steps:], (xs, sequence))
     else:
         # With R real steps in a row, the last W real ones are at R ... R + W - 1.
-        xs, sequence = _take((xs, sequence), _positions(window) + mask.sum(0))
+        xs, sequence = taken((xs, sequence), _positions(window) + mask.sum(0))
         # The output of a real step is where the sort moved it; masked ones are zeroed anyway.
         rank = jnp.maximum(jnp.cumsum(mask, axis=0) - 1, 0)
-        ys = zero_masked(mask, _take(ys, rank))
+        ys = zero_masked(mask, taken(ys, rank))
     return _window(xs, sequence, last_sequence), ys
+
+
+def _through_starts(
+    read: Callable[[Any, Any, Any], Any], window: Started, steps: Steps, current: Any
+) -> tuple[Window, Any]:
+    """Runs the layer on rows into which the windows of the starts are laid.
+
+    Each comes before the steps of its sequence and is read as if it were part of it, so a row has
+    S W more steps, whose outputs are dropped.
+    """
+    number = jnp.cumsum(steps.reset, axis=0, dtype=jnp.int32)
+    # Entry 0 is what the steps before the first reset begin with, and that is the window itself.
+    starts = jax.tree.map(lambda leaf: leaf[1:], window.starts)
+    past, sequence = jax.vmap(_time_first)(starts)
+    num_starts, size = sequence.shape[:2]
+    entry = jnp.arange(1, num_starts + 1).reshape(-1, *[1] * (sequence.ndim - 1))
+    entry = jnp.broadcast_to(entry, sequence.shape)
+    is_taken = entry <= number[-1]
+    is_first = jnp.arange(size).reshape(-1, *[1] * (number.ndim - 1)) == 0
+    laid_in = Steps(past, (sequence == 0) & is_taken, is_first & is_taken)
+    mask = jnp.ones(number.shape, bool) if steps.mask is None else steps.mask
+    nothing = jax.tree.map(
+        lambda leaf: jnp.zeros((num_starts, size, *leaf.shape[1:]), leaf.dtype), current
+    )
+    rows = jax.tree.map(
+        lambda new, old: jnp.concatenate([new.reshape(-1, *old.shape[1:]), old]),
+        (laid_in, nothing, 2 * entry),
+        (Steps(steps.xs, mask, jnp.zeros(number.shape, bool)), current, 2 * number + 1),
+    )
+    # Stable, so that both kinds of steps keep their order within a sequence.
+    laid, current = taken(rows[:2], jnp.argsort(rows[2], axis=0, stable=True))
+    window, ys = through_window(read, first_carry(window), laid, current)
+    times = jnp.arange(len(number)).reshape(-1, *[1] * (number.ndim - 1))
+    return window, taken(ys, times + size * jnp.minimum(number, num_starts))
 
 
 def _positions(window: Window) -> Any:
@@ -115,12 +156,3 @@ def _window(steps: Any, sequence: Any, last_sequence: Any) -> Window:
         lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), zero_masked(valid, steps)
     )
     return Window(steps, valid.sum(0, dtype=jnp.int32))
-
-
-def _take(tree: Any, index: Any) -> Any:
-    """The steps at `index [N, *batch]`, along time and for each row by itself."""
-
-    def take(leaf):
-        return jnp.take_along_axis(leaf, expand_mask(index, leaf), axis=0)
-
-    return jax.tree.map(take, tree)

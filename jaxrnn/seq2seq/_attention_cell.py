@@ -10,6 +10,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.masking import guarded, restarted, select, zero_masked
 from jaxrnn.engine.precision import in_compute_dtype, project
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._cross_attention import Attended, Memory, cross_attention, look
 from jaxrnn.seq2seq._scores import Score
@@ -91,6 +92,7 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
 
     def unroll(params, carry, steps, key):
         del key
+        refuse_starts(carry, "attention_cell")
         mask, reset = steps.mask, steps.reset
         xs = zero_masked(mask, in_compute_dtype(params, steps.xs))
         fresh = initial_carry(params, xs.shape[1:-1])

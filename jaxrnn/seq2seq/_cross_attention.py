@@ -9,6 +9,7 @@ from jaxrnn.engine import checks, precision
 from jaxrnn.engine.arguments import naming_params
 from jaxrnn.engine.masking import as_mask, select, zero_masked
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._scores import Score
 from jaxrnn.types import Layer, Rollout
@@ -120,6 +121,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
 
     def unroll(params, carry, steps, key):
         del key
+        refuse_starts(carry, "cross_attention")
         mask, reset = steps.mask, steps.reset
         xs = in_compute_dtype(params, steps.xs)
         dropped = jnp.zeros(xs.shape[:-1], bool)

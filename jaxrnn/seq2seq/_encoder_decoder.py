@@ -10,6 +10,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.unroll import unroll
+from jaxrnn.generation._beam_search import beam_search
 from jaxrnn.generation._decoding import generate
 from jaxrnn.generation._teacher_forcing import teacher_forced
 from jaxrnn.seq2seq._cross_attention import Memory, source_memory
@@ -67,6 +68,9 @@ class EncoderDecoder(NamedTuple):
             reset=None, **choice) -> Generated`: `generate` with its arguments; the prompt is the
             start token. In a row of several sources it goes on with the sequence in which the
             prompt ends.
+        beam_search: `(params, source, start, *, source_mask=None, **search) -> Hypotheses`:
+            `beam_search` with its arguments; `start` `[...]` is the start token of each row, which
+            holds one source.
         roles: What the parameters are for, as in `Cell`.
     """
 
@@ -75,6 +79,7 @@ class EncoderDecoder(NamedTuple):
     decoder: Callable[[Any], Layer]
     teacher_forced: Callable[..., Any]
     generate: Callable[..., Any]
+    beam_search: Callable[..., Any]
     roles: Any = None
 
 
@@ -243,10 +248,18 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
         carry = encode(params, source, mask=source_mask, reset=source_reset)
         return generate(decoder(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
 
-    def check_pair(source, source_reset, xs, reset, name):
+    def searched(params, source, start, *, source_mask=None, **search):
+        check_rows(source, jnp.expand_dims(start, -1), "start")
+        carry = encode(params, source, mask=source_mask)
+        return beam_search(decoder(carry), params.decoder, carry, start, **search)
+
+    def check_rows(source, xs, name):
         wanted, came = _rows(reader.layer, source, "source"), _rows(without_source, xs, name)
         if came != wanted:
             raise ValueError(f"{name} must have the batch axes {wanted} of source, got {came}.")
+
+    def check_pair(source, source_reset, xs, reset, name):
+        check_rows(source, xs, name)
         if (source_reset is None) != (reset is None):
             given = "reset" if source_reset is None else "source_reset"
             raise ValueError(
@@ -255,7 +268,7 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
             )
 
     roles = EncoderDecoderParams(reader.layer.roles, without_source.roles)
-    return EncoderDecoder(init, encode, decoder, forced, written, roles)
+    return EncoderDecoder(init, encode, decoder, forced, written, searched, roles)
 
 
 def _start(reader, writer, params, steps, key):
@@ -267,7 +280,8 @@ def _start(reader, writer, params, steps, key):
     initial = writer.stack(0, 1).initial_carry(params.decoder, batch_shape)
     own, _ = writer.parts.found(initial)
     received = _received(rollout.carry, reader.bridge, own, writer.receiver)
-    memory = _memory(writer, params, rollout.outputs, steps.mask)
+    mask = steps.mask if rollout.flags is None else rollout.flags.mask
+    memory = _memory(writer, params, rollout.outputs, mask)
     return writer.parts.placed(initial, received, memory)
 
 

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import held, restarted, select, zero_masked
 from jaxrnn.engine.precision import compute_dtype, in_compute_dtype
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._attention_cell import check_can_attend
 from jaxrnn.seq2seq._cross_attention import Attended, Memory, cross_attention, look
@@ -99,6 +101,7 @@ def input_feeding(
         )
 
     def unroll(params, carry, steps, key):
+        refuse_starts(carry, "input_feeding")
         xs = zero_masked(steps.mask, in_compute_dtype(params, steps.xs))
         num_steps, batch_shape = xs.shape[0], xs.shape[1:-1]
         fresh = initial_carry(params, batch_shape)
@@ -111,6 +114,7 @@ def input_feeding(
             read = Steps(jnp.concatenate([x, attended], axis=-1), mask, reset)
             one_step = jax.tree.map(lambda leaf: leaf[None], read)
             rollout = stepping.unroll(params.cell, state, one_step, fold_in(key, index))
+            check_keeps_steps(stepping, rollout, 1, "to be fed its output")
             ds = in_compute_dtype(params, rollout.outputs)
             context, weights = look(score, params.score, carry.memory, ds, dropped[None])
             y = jnp.tanh(jnp.concatenate([context, ds], axis=-1)[0] @ params.kernel)

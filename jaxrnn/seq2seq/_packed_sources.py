@@ -8,11 +8,13 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, compiled, naming_params
+from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.keys import fold_in
-from jaxrnn.engine.masking import restarted, zero_masked
+from jaxrnn.engine.masking import restarted, taken, zero_masked
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.engine.time import backwards, time_back, time_first
-from jaxrnn.engine.unroll import finished
+from jaxrnn.engine.unroll import finished_outputs
 from jaxrnn.factories import model_factory
 from jaxrnn.seq2seq._cross_attention import attended_in
 from jaxrnn.seq2seq._writers import Parts
@@ -42,8 +44,8 @@ class ReadSources(NamedTuple):
     """What an encoder made of rows of several sources.
 
     Attributes:
-        mask: bool `[..., S]`.
-        index: int `[..., S]`, the number of the source that each step belongs to.
+        mask: bool `[..., S]`, of the outputs.
+        index: int `[..., S]`, the number of the source that each output belongs to.
         outputs: `[..., S, M]`.
         carries: The carry after each source, leaves `[..., S+1, ...]`; the last entry, and that of
             every number without a source, is the initial carry. None where it was not asked for.
@@ -107,16 +109,19 @@ def _read_sources(layer, reverse, with_carries, params, steps, key):
     axis = len(batch_shape)
     steps = time_first(steps, axis)
     steps = steps._replace(xs=zero_masked(steps.mask, steps.xs))
-    index = sequence_index(steps.mask, steps.reset, jnp.full(batch_shape, -1))
+    before = jnp.full(batch_shape, -1)
+    index = sequence_index(steps.mask, steps.reset, before)
     initial = varying_like(layer.initial_carry(params, tuple(batch_shape)), (params, steps, key))
     run = _with_carries(layer) if with_carries else layer
-    outputs = (backwards(run) if reverse else run).unroll(params, initial, steps, key).outputs
-    carries = None
+    run = backwards(run) if reverse else run
+    rollout, carries = run.unroll(params, initial, steps, key), None
     if with_carries:
-        outputs, carries = outputs
+        outputs, carries = rollout.outputs
+        rollout = rollout._replace(outputs=outputs)
         carries = _after_each(index, carries, initial, reverse)
-    read = ReadSources(steps.mask, index, finished(outputs, steps), carries)
-    return time_back(read, axis)
+    made = finished_outputs(layer, rollout, steps)
+    index = sequence_index(made.mask, made.reset, before)
+    return time_back(ReadSources(made.mask, index, made.xs, carries), axis)
 
 
 def _with_carries(layer):
@@ -126,6 +131,7 @@ def _with_carries(layer):
         def advance(carry, inputs):
             index, one = inputs
             rollout = layer.unroll(params, carry, _one_step(one), fold_in(key, index))
+            check_keeps_steps(layer, rollout, 1, "to hand on its carry after each source")
             return rollout.carry, (rollout.outputs[0], rollout.carry)
 
         return Rollout(*lax.scan(advance, carry, (jnp.arange(steps.reset.shape[0]), steps)))
@@ -156,7 +162,7 @@ def _after_each(index, carries, initial, reverse):
     with_initial = jax.tree.map(
         lambda *leaves: jnp.concatenate(leaves), carries, _one_step(initial)
     )
-    return _taken(with_initial, last)
+    return taken(with_initial, last)
 
 
 @model_factory
@@ -184,6 +190,7 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
         return PackedCarry(index, nothing, starts, memory, without_memory(carry, parts))
 
     def unroll(params, carry, steps, key):
+        refuse_starts(carry, "a decoder of packed sources")
         shape = num_steps, *batch_shape = checks.leading_shape(steps.xs, stack.num_feature_axes)
         mask = jnp.ones(shape, bool) if steps.mask is None else steps.mask
         reset = jnp.zeros(shape, bool) if steps.reset is None else steps.reset
@@ -191,7 +198,7 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
         before = jnp.concatenate([carry.index[None], index])
         has_source = (index >= 0) & (index < num_source_steps)
         starts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, len(batch_shape), 0), carry.starts)
-        starts = _taken(starts, jnp.where(has_source, index, num_source_steps))
+        starts = taken(starts, jnp.where(has_source, index, num_source_steps))
         fresh = stack.initial_carry(params, tuple(batch_shape))
 
         def advance(state, inputs):
@@ -203,6 +210,7 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
                 memory = memory._replace(mask=memory.mask & own)
             state = parts.placed(state, parts.found(state)[0], memory)
             rollout = stack.unroll(params, state, _one_step(one), fold_in(key, t))
+            check_keeps_steps(stack, rollout, 1, "to write")
             made = rollout.outputs, attended_in(rollout.info)
             return without_memory(rollout.carry, parts), jax.tree.map(lambda leaf: leaf[0], made)
 
@@ -222,13 +230,3 @@ def without_memory(carry: Any, parts: Parts) -> Any:
 
 def _one_step(one):
     return jax.tree.map(lambda leaf: leaf[None], one)
-
-
-def _taken(tree, indices):
-    """Entries `[K, *batch, ...]` of leaves `[N, *batch, ...]`, chosen by ints `[K, *batch]`."""
-    return jax.tree.map(
-        lambda leaf: jnp.take_along_axis(
-            leaf, jnp.expand_dims(indices, tuple(range(indices.ndim, leaf.ndim))), axis=0
-        ),
-        tree,
-    )

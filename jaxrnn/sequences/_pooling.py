@@ -5,6 +5,7 @@ gives zeros. Values in masked steps, NaN included, affect neither results nor gr
 real step stays visible.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine.loss_arguments import as_weights, wide
 from jaxrnn.engine.masking import as_mask, expand_mask, zero_masked
 
 
@@ -38,29 +40,40 @@ def last_valid(ys: Any, mask: Any = None) -> Any:
     return _pool(_last, ys, mask)
 
 
-def mean_valid(ys: Any, mask: Any = None) -> Any:
+def mean_valid(ys: Any, mask: Any = None, *, weights: Any = None) -> Any:
     """The mean over the real steps of each sequence, accumulated in at least float32.
 
-        Σₜ mₜ yₜ / Σₜ mₜ
+        Σₜ mₜ wₜ yₜ / Σₜ mₜ wₜ
+
+    A masked step counts nothing, whatever its weight; a weight of 0 does not hide NaN. A mask has
+    one flag a step: for flags of features, pool `jnp.swapaxes(ys, -1, -2)` with the flags turned in
+    the same way.
 
     Args:
         ys: a tree of floating or complex arrays with the axes of `mask` and then any feature axes;
             without a mask `[..., T, D]`.
         mask: `[..., T]`, True where a step is real. None: all steps are.
+        weights: how much a step counts, `[..., T]`, or each of its numbers, of the shape of a leaf;
+            finite and not negative. None: 1 everywhere.
 
     Returns:
-        A tree like `ys` without the axis T, in its dtypes; zeros where no step is real.
+        A tree like `ys` without the axis T, in its dtypes; zeros where no step is real, or the
+        weights of all real steps are 0.
 
     Raises:
-        TypeError: A leaf is neither floating nor complex, or the mask is not an array of flags.
-        ValueError: A leaf does not start with the axes of the mask, or has no time axis.
+        TypeError: A leaf is neither floating nor complex, the mask is not an array of flags, or
+            weights are not numbers.
+        ValueError: A leaf does not start with the axes of the mask, or has no time axis; or weights
+            have another shape, or a concrete one of a real step is negative or not finite.
 
     Example:
         >>> ys = jnp.array([[1.0], [2.0], [30.0]])
         >>> mean_valid(ys, jnp.array([1, 1, 0]))
         Array([1.5], dtype=float32)
+        >>> mean_valid(ys, weights=jnp.array([1.0, 3.0, 0.0]))
+        Array([1.75], dtype=float32)
     """
-    return _pool(_mean, ys, mask)
+    return _pool(functools.partial(_mean, weights=weights), ys, mask)
 
 
 def max_valid(ys: Any, mask: Any = None) -> Any:
@@ -114,13 +127,17 @@ def _last(leaf, mask):
     return jnp.take_along_axis(leaf, expand_mask(last, leaf), axis=axis).squeeze(axis)
 
 
-def _mean(leaf, mask):
+def _mean(leaf, mask, weights):
     if not jnp.issubdtype(leaf.dtype, jnp.inexact):
         raise TypeError(f"ys must be floating or complex to have a mean, got {leaf.dtype}.")
     axis = mask.ndim - 1
-    wide = zero_masked(mask, leaf).astype(jnp.promote_types(leaf.dtype, jnp.float32))
-    count = jnp.maximum(expand_mask(mask, leaf).sum(axis), 1)
-    return (wide.sum(axis) / count).astype(leaf.dtype)
+    terms = wide(zero_masked(mask, leaf))
+    counts = expand_mask(mask, leaf)
+    if weights is not None:
+        counts = as_weights(weights, mask, (mask.shape, leaf.shape), terms.real.dtype)
+        terms = terms * counts
+    total = counts.sum(axis)
+    return (terms.sum(axis) / jnp.where(total == 0, 1, total)).astype(leaf.dtype)
 
 
 def _max(leaf, mask):

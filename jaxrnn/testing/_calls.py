@@ -35,11 +35,13 @@ def check_axes(subject: Subject) -> None:
         initial = subject.initial_carry(shape[:2])
         flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
+        given = run(params, xs, carry=initial, **flags)
+        cut = run(params, _until(short, xs))
         flat = run(params, _map(lambda leaf: leaf.reshape(4, *leaf.shape[2:]), xs))
         time_first = run(params, _map(lambda leaf: jnp.moveaxis(leaf, 2, 0), xs), time_major=True)
         padded = run(params, xs, mask=jnp.broadcast_to(jnp.arange(shape[2]) < short, shape))
         return {
-            "all arguments given": (run(params, xs, carry=initial, **flags), (outputs, carry)),
+            "all arguments given": (_as_long(given, outputs), (outputs, carry)),
             "one batch axis": (
                 _map(lambda leaf: leaf.reshape(*shape[:2], *leaf.shape[1:]), flat),
                 (outputs, carry),
@@ -50,7 +52,7 @@ def check_axes(subject: Subject) -> None:
                 (outputs, carry),
             ),
             "no steps": (run(params, _until(0, xs)), (_until(0, outputs), initial)),
-            "a masked end": ((_until(short, padded[0]), padded[1]), run(params, _until(short, xs))),
+            "a masked end": (_as_long(padded, cut[0]), cut),
         }
 
     for name, pair in jax.device_get(jax.jit(variants)(subject.params, xs)).items():
@@ -148,6 +150,12 @@ def _last_row(tree):
 
 def _until(stop, tree):
     return _map(lambda leaf: leaf[:, :, :stop], tree)
+
+
+def _as_long(result, outputs):
+    """The result with no more outputs than the other ones."""
+    num_outputs = jax.tree.leaves(outputs)[0].shape[2]
+    return _until(num_outputs, result[0]), result[1]
 
 
 def _map(change, tree):

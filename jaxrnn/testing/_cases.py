@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxrnn.engine.carry import broadcast_carry
 from jaxrnn.engine.unroll import unroll
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Cell, Flags, Layer
 
 # A string is a row, a character a step. A letter is a real input, the same input wherever it
 # occurs; a capital starts a new sequence. "." is padding, "," padding that starts a new sequence.
@@ -75,12 +76,13 @@ class Case(NamedTuple):
 class Result(NamedTuple):
     """The results of a run, as numpy.
 
-    The loss is a weighted sum of the outputs and the last carry.
+    The loss is a weighted sum of the outputs and the last carry; `flags` are those of the outputs.
     """
 
     loss: Any
     outputs: Any
     carry: Any
+    flags: Flags
     params_gradient: Any
     carry_gradient: Any
     xs_gradient: Any
@@ -90,6 +92,13 @@ ROW_FIELDS = {"outputs": ("step",), "carry": (), "carry_gradient": (), "xs_gradi
 """The fields of a Result that have a row axis, and their axes after it."""
 
 
+def outputs_of(result: Result, row: int, letters: str) -> list[int]:
+    """Which outputs of a row are the real ones of the sequence that has these letters."""
+    number = RESET[row].cumsum()[steps_of(row, letters[0])]
+    mask, reset = (flag[row] for flag in result.flags)
+    return np.flatnonzero(mask & (reset.cumsum() == number)).tolist()
+
+
 def steps_of(row: int, letters: str) -> list[int]:
     """The steps at which a row of the table has these letters."""
     text = ROWS[row].lower()
@@ -97,12 +106,12 @@ def steps_of(row: int, letters: str) -> list[int]:
 
 
 def whole(subject: Subject, evaluator: Any = None, reverse: bool = False) -> Callable[..., Any]:
-    """`(params, carry, xs, mask, reset) -> (outputs, carry)` by one call of `unroll`."""
+    """`(params, carry, xs, mask, reset) -> (outputs, carry, flags)` by one call of `unroll`."""
 
     def roll(params, carry, xs, mask, reset):
         flags = {"mask": mask, "reset": reset, "reverse": reverse}
         rollout = unroll(subject.record, params, xs, carry=carry, evaluator=evaluator, **flags)
-        return rollout.outputs, rollout.carry if subject.causal else None
+        return rollout.outputs, rollout.carry if subject.causal else None, rollout.flags
 
     return roll
 
@@ -111,7 +120,8 @@ def compiled(roll: Callable[..., Any], params: Any) -> Callable[..., Result]:
     """Compiles `roll` with its gradients, once for all cases.
 
     Args:
-        roll: `(params, carry, xs, mask, reset) -> (outputs, carry)`.
+        roll: `(params, carry, xs, mask, reset) -> (outputs, carry, flags)`, with None for the
+            flags of the inputs.
         params: the parameters of a run that is given none.
 
     Returns:
@@ -119,15 +129,19 @@ def compiled(roll: Callable[..., Any], params: Any) -> Callable[..., Result]:
     """
 
     def loss(params, carry, xs, mask, reset, weights):
-        rolled = roll(params, carry, xs, mask, reset)
-        return _weighted_sum(weights, rolled), rolled
+        outputs, last, flags = rolled = roll(params, carry, xs, mask, reset)
+        if flags is not None:
+            weights = _like_outputs(weights[0], Flags(mask, reset), flags), weights[1]
+        return _weighted_sum(weights, (outputs, last)), rolled
 
     gradient = jax.value_and_grad(loss, argnums=(0, 1, 2), has_aux=True, allow_int=True)
     run = jax.jit(gradient)
 
     def result(case: Case, params: Any = params) -> Result:
         (loss, rolled), gradients = jax.device_get(run(params, *case))
-        return Result(loss, *rolled, *gradients)
+        outputs, last, flags = rolled
+        flags = Flags(case.mask, case.reset) if flags is None else flags
+        return Result(loss, outputs, last, flags, *gradients)
 
     return result
 
@@ -136,7 +150,7 @@ def make_case(subject: Subject) -> tuple[Case, Any]:
     """The table as a case that starts from the initial carry, and its xs with different padding."""
     xs = _lay_out(subject.vectors, 0)
     carry = jax.device_get(subject.initial_carry((len(ROWS),)))
-    outputs, last = jax.eval_shape(whole(subject), subject.params, carry, xs, MASK, RESET)
+    outputs, last, _ = jax.eval_shape(whole(subject), subject.params, carry, xs, MASK, RESET)
     weights = normal_like(1, outputs, lambda leaf: (NUM_VECTORS, *leaf.shape[2:]))
     # The same for all rows, so that two rows with the same letters have the same loss.
     last_weights = normal_like(2, last, lambda leaf: leaf.shape[1:])
@@ -221,6 +235,24 @@ def _lay_out(vectors, padding):
     letters = np.char.lower(SIGNS[MASK])
     index[MASK] = [ord(letter) - ord("a") for letter in letters]
     return jax.tree.map(lambda leaf: leaf[index], vectors)
+
+
+def _like_outputs(weights, given, made):
+    """Weights `[B, T', ...]` of outputs, from those of the steps `[B, T, ...]`.
+
+    The i-th real output of a sequence has the weight of the i-th real step of it, so that it does
+    not depend on where in a row either is.
+    """
+
+    def names(flags):
+        number = jnp.cumsum(flags.mask, axis=1)
+        starts = jnp.where(flags.reset, number - flags.mask, 0)
+        return jnp.cumsum(flags.reset, axis=1), number - lax.cummax(starts, axis=1)
+
+    same = made.mask[:, :, None] & given.mask[:, None, :]
+    for of_output, of_step in zip(names(made), names(given), strict=True):
+        same &= of_output[:, :, None] == of_step[:, None, :]
+    return jax.tree.map(lambda leaf: jnp.einsum("rjt,rt...->rj...", same, leaf), weights)
 
 
 def _weighted_sum(weights, rolled):

@@ -94,17 +94,18 @@ def check_chunks(subject: Subject, case: Case, want: Result) -> None:
 
 
 def _in_chunks(subject: Subject) -> Callable[..., Any]:
-    """`(params, carry, xs, mask, reset) -> (outputs, carry)` by one `unroll` for each chunk."""
+    """`(params, carry, xs, mask, reset) -> (outputs, carry, flags)`, one `unroll` a chunk."""
 
     def roll(params, carry, xs, mask, reset):
-        outputs = []
+        made = []
         for start, stop in zip(CUTS, CUTS[1:], strict=False):
             x, x_mask, x_reset = _span((xs, mask, reset), np.s_[start:stop])
             flags = {"mask": x_mask, "reset": x_reset}
             rollout = unroll(subject.record, params, x, carry=carry, **flags)
             carry = rollout.carry
-            outputs.append(rollout.outputs)
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), *outputs), carry
+            made.append((rollout.outputs, rollout.flags))
+        outputs, flags = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), *made)
+        return outputs, carry, flags
 
     return roll
 

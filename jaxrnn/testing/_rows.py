@@ -28,6 +28,7 @@ from jaxrnn.testing._cases import (
     Subject,
     gradient_through_carry,
     is_real,
+    outputs_of,
     put,
     steps_of,
     weigh,
@@ -69,8 +70,8 @@ def check_padding(run: Run, case: Case, other_xs: Any, clean: Result) -> None:
         ("other numbers", other_xs),
     ):
         assert_same_result(f"{PADDING} ({name})", run(case._replace(xs=xs)), clean)
-    for field in ("outputs", "xs_gradient"):
-        masked = jax.tree.map(lambda leaf: leaf[~MASK], getattr(clean, field))
+    for field, mask in (("outputs", clean.flags.mask), ("xs_gradient", MASK)):
+        masked = jax.tree.map(lambda leaf, real=mask: leaf[~real], getattr(clean, field))
         zeros = jax.tree.map(np.zeros_like, masked)
         assert_same(PADDING, f"{field} of masked steps", masked, zeros)
 
@@ -124,12 +125,12 @@ def check_reset(run: Run, case: Case, clean: Result, subject: Subject, reverse: 
 @checks_law(SHIELD)
 def check_shield(run: Run, case: Case, clean: Result, tolerance: float = 0.0) -> None:
     """NaN or Inf in the second of three sequences changes nothing outside it."""
-    touched = steps_of(PACKED, "cd")
+    touched = {"outputs": outputs_of(clean, PACKED, "cd"), "xs_gradient": steps_of(PACKED, "cd")}
     for poison in (np.nan, np.inf):
         xs = put(case.xs, PACKED, steps_of(PACKED, "c"), poison)
         dirty = run(case._replace(xs=xs))
-        for field in ("outputs", "xs_gradient"):
-            healed = put(getattr(dirty, field), PACKED, touched, getattr(clean, field))
+        for field, steps in touched.items():
+            healed = put(getattr(dirty, field), PACKED, steps, getattr(clean, field))
             dirty = dirty._replace(**{field: healed})
         _assert_same_rows(f"{SHIELD} ({poison} at 'c')", dirty, clean, range(len(ROWS)), tolerance)
 
@@ -166,7 +167,8 @@ def _assert_same_rows(law, got, want, rows, tolerance=0.0):
 
 def _assert_same_letters(law, field, got, row, want, like, letters):
     def steps_in(result, row):
-        steps = steps_of(row, letters)
+        in_outputs = field == "outputs"
+        steps = outputs_of(result, row, letters) if in_outputs else steps_of(row, letters)
         return jax.tree.map(lambda leaf: leaf[row, steps], getattr(result, field))
 
     pair = (steps_in(got, row), steps_in(want, like))

@@ -71,17 +71,18 @@ def _check_one_precision(record, params, xs, num_inputs, where):
     rollout = jax.eval_shape(lambda params, xs: unroll(record, params, xs), params, xs)
     if getattr(record, "causal", True):
         checks.same_tree(rollout.carry, carry, f"the last carry {where}")
-    _check_outputs(rollout.outputs, record.num_outputs(num_inputs), xs, where)
+    _check_outputs(rollout, record.num_outputs(num_inputs), xs, where)
 
 
-def _check_outputs(outputs, width, xs, where):
+def _check_outputs(rollout, width, xs, where):
+    outputs = rollout.outputs
     dtypes = {
         leaf.dtype for leaf in jax.tree.leaves(xs) if jnp.issubdtype(leaf.dtype, jnp.floating)
     }
     for path, leaf in jax.tree_util.tree_flatten_with_path(outputs)[0]:
         name = f"outputs{jax.tree_util.keystr(path)}"
         leading = leaf.shape[: len(BATCH_SHAPE) + 1]
-        wanted = (*BATCH_SHAPE, NUM_STEPS)
+        wanted = (*BATCH_SHAPE, NUM_STEPS if rollout.flags is None else leading[-1])
         require(leading == wanted, TYPES, f"{name} starts with the axes {leading}, not {wanted}")
         if dtypes and jnp.issubdtype(leaf.dtype, jnp.floating):
             require(leaf.dtype in dtypes, TYPES, f"{name} is {leaf.dtype} {where}")

@@ -23,7 +23,7 @@ def numbers():
 
 
 def loop(layer, params, row):
-    """One row of numbers, step after step; what was read last stands in plain variables."""
+    """One row of numbers, step after step; the last output is a plain variable."""
     xs, mask, reset, own = row
     carry, last, ys, inputs = layer.initial_carry(params), None, [], []
     for t in range(T):
@@ -33,9 +33,9 @@ def loop(layer, params, row):
             ys.append(jnp.zeros(2))
             inputs.append(jnp.zeros(2))
             continue
-        x = double(*last, None) if own[t] and last is not None else xs[t]
+        x = double(last, xs[t], None) if own[t] and last is not None else xs[t]
         carry, y = jr.step(layer, params, carry, x)
-        last = (y, x)
+        last = y
         ys.append(y)
         inputs.append(x)
     return carry, jnp.stack(ys), jnp.stack(inputs)
@@ -77,6 +77,58 @@ def test_gradients_of_scheduled_sampling_pass_through_the_feed(forecaster):
     got = jax.jit(jax.grad(scanned, argnums=(0, 1)))(params, poisoned(xs)[:2])
     want = jax.jit(jax.grad(looped, argnums=(0, 1)))(params, jnp.asarray(xs)[:2])
     assert_close(got, want)
+
+
+def test_the_steps_that_are_missing_are_a_loop_of_steps(forecaster):
+    layer, params = forecaster
+    xs = numbers()
+    arguments = {"feed": double, "mask": MASK, "reset": RESET}
+    got = jr.impute(layer, params, poisoned(xs), OWN, **arguments)
+    want = jr.scheduled_sampling(layer, params, xs, OWN * 1.0, key=KEY, **arguments)
+    assert_close(got, want)
+
+
+SUM = jr.simple_cell(lambda key, n: (), lambda p, c, z: z[..., :1] + 10 * z[..., 1:], 1)
+"""The first feature plus ten times the second, which is known of every step."""
+
+
+def keep(y, x, key):
+    del key
+    return jnp.concatenate([y, x[..., 1:]], -1)
+
+
+def test_the_feed_gets_the_step_that_it_replaces():
+    xs = jnp.stack([jnp.array([1.0, 0, 0, 0]), jnp.arange(4.0)], -1)
+    unknown = xs.at[1:, 0].set(jnp.nan)
+    want = [1, 11, 31, 61]
+    rate = jnp.array([0.0, 1, 1, 1])
+    got = jr.scheduled_sampling(SUM, (), xs, rate, key=KEY, feed=keep)
+    np.testing.assert_array_equal(got.outputs[:, 0], want)
+    np.testing.assert_array_equal(jr.impute(SUM, (), unknown, rate, feed=keep).outputs[:, 0], want)
+    run = jr.free_run(SUM, (), xs[:1], future=jnp.append(unknown[1:], xs[:1], 0), feed=keep)
+    np.testing.assert_array_equal(run.outputs[:, 0], want)
+    np.testing.assert_array_equal(run.xs[:3], got.info[1:])
+
+    # d outputs[3] / d covariates = 10, and none to what was not observed.
+    def last(xs):
+        return jr.impute(SUM, (), xs, rate, feed=keep).outputs[3, 0]
+
+    np.testing.assert_array_equal(jax.grad(last)(unknown), [[1, 10], [0, 10], [0, 10], [0, 10]])
+
+
+def test_packed_rows_are_each_completed_alone():
+    xs = np.array([[5, 0], [np.nan, 1], [np.nan, 2], [7, 1], [np.nan, np.nan], [np.nan, 3.0]])
+    missing = [0, 1, 1, 0, 1, 1]
+    arguments = {"mask": [1, 1, 1, 1, 0, 1], "reset": [1, 0, 0, 1, 0, 0]}
+    run = jr.impute(SUM, (), xs, missing, feed=keep, **arguments)
+    np.testing.assert_array_equal(run.outputs[:, 0], [5, 15, 35, 17, 0, 47])
+    np.testing.assert_array_equal(run.info[:, 0], [5, 5, 15, 7, 0, 17])
+
+
+def test_what_was_missing_first_is_read_as_it_is_and_a_batch_is_its_rows():
+    xs = np.array([[[2, 1], [np.nan, 1]], [[np.nan, 1], [1, 1.0]]])
+    run = jr.impute(SUM, (), xs, np.array([[1, 1], [1, 0]]), feed=keep)
+    np.testing.assert_array_equal(run.outputs[..., 0], [[12, 22], [np.nan, 11]])
 
 
 def test_rate_0_is_teacher_forced(forecaster):
@@ -213,12 +265,32 @@ def test_errors_name_the_argument():
         jr.teacher_forced(3, (), xs)
 
 
+def test_errors_name_the_steps_to_come():
+    prompt, future = jnp.ones((2, 1, 2)), jnp.ones((2, 3, 2))
+    cases = [
+        ({}, ValueError, "^num_steps or future must be given, and not both, got neither"),
+        ({"num_steps": 3, "future": future}, ValueError, "^num_steps or future .* got both"),
+        ({"future": future[:, :0]}, ValueError, "^future must have at least one step"),
+        ({"future": future[:1]}, ValueError, r"^future must have the shape \(2, 3, 2\)"),
+        ({"future": future[..., :1]}, ValueError, r"^future must have the shape \(2, 3, 2\)"),
+        ({"future": future.astype(int)}, TypeError, "^future must have the dtype float32"),
+        ({"future": (future,)}, TypeError, "^future must have the structure"),
+    ]
+    for arguments, error, message in cases:
+        with pytest.raises(error, match=message):
+            jr.free_run(SUM, (), prompt, feed=keep, **arguments)
+    for missing in (jnp.ones((2, 2)), 2 * jnp.ones((2, 3))):
+        with pytest.raises(ValueError, match="^missing must"):
+            jr.impute(SUM, (), future, missing, feed=keep)
+
+
 def test_what_sees_the_future_does_not_generate():
     layer = jr.bidirectional(jr.gru(2), jr.gru(2))
     params = layer.init(KEY, 1)
     for run in (
         lambda: jr.teacher_forced(layer, params, jnp.ones((4, 1))),
         lambda: jr.scheduled_sampling(layer, params, jnp.ones((4, 1)), 0.5, key=KEY),
+        lambda: jr.impute(layer, params, jnp.ones((4, 1)), jnp.ones(4)),
         lambda: jr.free_run(layer, params, jnp.ones((4, 1)), 3),
         lambda: jr.generate(layer, params, jnp.ones(4, int), 3),
     ):

@@ -277,6 +277,14 @@ def test_inputs_of_several_arrays_know_the_calendar():
     got = jr.free_run(cell, (), prompt, 7, feed=feed)
     np.testing.assert_array_equal(got.outputs[:, 0], [5, 5, 6, 6, 6, 7, 7])
     np.testing.assert_array_equal(got.xs["month"], [2, 0, 1, 2, 0, 1, 2])
+    known = {"value": jnp.full((7, 1), jnp.nan), "month": jnp.array([2, 0, 1, 2, 0, 1, 2])}
+
+    def keep(y, x, key):
+        del key
+        return x | {"value": y}
+
+    again = jr.free_run(cell, (), prompt, future=known, feed=keep)
+    assert_close(again, got)
 
 
 def test_one_step_reads_nothing_of_its_own():

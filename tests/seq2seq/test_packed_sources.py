@@ -143,7 +143,7 @@ def test_steps_and_chunks_of_a_packed_row_are_the_row(x64, name):
         for first, stop in zip([0, *cuts], [*cuts, T], strict=True):
             piece = np.s_[:, first:stop]
             flags = {"mask": WRITTEN.mask[piece], "reset": WRITTEN.reset[piece]}
-            carry, y, _ = jr.unroll(layer, params.decoder, xs[piece], carry=carry, **flags)
+            carry, y, *_ = jr.unroll(layer, params.decoder, xs[piece], carry=carry, **flags)
             ys.append(y)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12),

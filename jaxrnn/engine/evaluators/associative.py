@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.linear_scan import METHODS, linear_scan
 from jaxrnn.engine.precision import project
+from jaxrnn.engine.starts import at_every_step
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Affine, Carry, Cell, Params, Rollout, Steps
 
@@ -36,13 +37,16 @@ class Associative(EvaluatorValue):
         if num_steps == 0:
             return Sequential()(cell, params, carry, steps)
 
+        carry, starts, steps = at_every_step(carry, steps)
+        initial = cell.initial_carry(params) if starts is None else starts
+
         # Coefficients that do not depend on x have no time axis, and `linear_scan` keeps them so.
         def solve(a, b, h0, initial):
             b = jnp.broadcast_to(b, (num_steps, *h0.shape))
             flags = {"mask": steps.mask, "reset": steps.reset}
             return linear_scan(a, b, h0, **flags, initial=initial, axis=0, method=self.method)
 
-        carries = jax.tree.map(solve, z.a, z.b, carry, cell.initial_carry(params))
+        carries = jax.tree.map(solve, z.a, z.b, carry, initial)
         outputs = cell.emit(params, carries, steps.xs)
         return Rollout(jax.tree.map(lambda h: h[-1], carries), outputs, self)
 

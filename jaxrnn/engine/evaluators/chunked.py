@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
+from jaxrnn.engine.evaluators.sequential.plain_scan import entered, plain_scan
+from jaxrnn.engine.starts import first_carry, numbered, starts_of, with_starts
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Carry, Cell, Evaluator, Params, Rollout, Steps
 
@@ -63,10 +64,11 @@ class Chunked(EvaluatorValue):
         # with the first run. In a scan the two are different loops, which it cannot merge, and the
         # barriers would only cost time.
         @functools.partial(jax.checkpoint, prevent_cse=False)
-        def run(params, carry, chunk):
+        def run(params, starts, carry, chunk):
+            carry = with_starts(carry, starts)
             if self.inner is None:
-                initial = initial_where_reset(cell, params, chunk.reset)
-                carry, outputs = plain_scan(cell, 1, params, initial, carry, chunk)
+                begin = entered(cell, params, carry, chunk)
+                carry, outputs = plain_scan(cell, 1, params, *begin)
                 return carry, (outputs, ())
             rollout = self.inner(cell, params, carry, chunk)
             return rollout.carry, (rollout.outputs, rollout.info)
@@ -77,20 +79,22 @@ class Chunked(EvaluatorValue):
         def joined(leaf):
             return leaf.reshape(whole, *leaf.shape[2:])
 
+        # Resets are numbered before the steps are cut, so that all chunks share the starts.
+        steps, starts, carry = numbered(carry, steps), starts_of(carry), first_carry(carry)
         # The only chunk is a rest. The info has the same structure as ever, with no chunk of full
         # size.
         if 0 < num_steps < size:
-            carry, (outputs, info) = run(params, carry, steps)
+            carry, (outputs, info) = run(params, starts, carry, steps)
             none = jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), info)
             return Rollout(carry, outputs, ChunkedInfo(none, info))
 
         chunks = jax.tree.map(chunks_of, steps)
-        carry, (outputs, infos) = lax.scan(functools.partial(run, params), carry, chunks)
+        carry, (outputs, infos) = lax.scan(functools.partial(run, params, starts), carry, chunks)
         outputs, last_info = jax.tree.map(joined, outputs), None
         # A shorter chunk instead of padding, so that a sequence without a mask never gets one.
         if whole < num_steps:
             rest = jax.tree.map(lambda leaf: leaf[whole:], steps)
-            carry, (last_outputs, last_info) = run(params, carry, rest)
+            carry, (last_outputs, last_info) = run(params, starts, carry, rest)
             outputs = jax.tree.map(lambda *parts: jnp.concatenate(parts), outputs, last_outputs)
         return Rollout(carry, outputs, ChunkedInfo(infos, last_info))
 

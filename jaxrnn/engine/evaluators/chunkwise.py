@@ -9,6 +9,7 @@ from jaxrnn.engine.evaluators.chunked import Chunked
 from jaxrnn.engine.evaluators.nan_shield import nan_shielded
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.precision import project
+from jaxrnn.engine.starts import Started
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Carry, Cell, Params, Rollout, Steps
 
@@ -38,6 +39,9 @@ class Chunkwise(EvaluatorValue):
         self.check_cell(cell)
         if self.size == 1 or steps.xs.shape[0] <= 1:
             return Sequential()(cell, params, carry, steps)
+        # The pairwise forms know one carry, that of the first sequence of a chunk.
+        if isinstance(carry, Started):
+            return Sequential(checkpoint=self.size)(cell, params, carry, steps)
         # Each chunk has its own NaN shield: a carry that overflows in one chunk is then a bad carry
         # of the next, and ends at the first reset there, as in a loop over the steps.
         evaluate = _all_pairs if self.size is None else Chunked(self.size, _all_pairs)
@@ -51,6 +55,9 @@ def chunkwise(size: int | None = 64) -> Chunkwise:
     between chunks only the carry is passed on. Work and memory are O(T · size), in the large
     products that accelerators are made for. Each model has its own formula: see `mlstm`, `mamba2`
     and `gated_delta_net`.
+
+    With `starts` it is run as `sequential(checkpoint=size)`, which knows the start of every
+    sequence; `info` then says so.
 
     Args:
         size: number of steps in a chunk; None is one chunk for all T, with O(T²) work. A size of 1

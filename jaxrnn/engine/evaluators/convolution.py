@@ -12,6 +12,7 @@ from jaxrnn.engine.evaluators.nan_shield import nan_shielded
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.precision import in_compute_dtype, project
+from jaxrnn.engine.starts import first_carry
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Affine, Array, Carry, Cell, Mask, Params, Rollout, Steps
 
@@ -51,7 +52,8 @@ class Convolution(EvaluatorValue):
         # can express.
         if steps.reset is not None or steps.xs.shape[0] <= 1:
             return Sequential()(cell, params, carry, steps)
-        return nan_shielded(self._at_once, cell, params, carry, steps)
+        # Without a reset only the first start counts.
+        return nan_shielded(self._at_once, cell, params, first_carry(carry), steps)
 
     def _at_once(self, cell, params, carry, steps):
         (h,), tree = jax.tree.flatten(carry)

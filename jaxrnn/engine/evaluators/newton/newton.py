@@ -28,6 +28,7 @@ from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.engine.starts import at_every_step
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Array, Carry, Cell, Evaluator, Params, Rollout, Steps
 
@@ -204,15 +205,17 @@ def _problem(cell, params, carry, steps):
     flat = FlatCarry(like, jnp.result_type(*dtypes))
 
     def advance(params, carry, inputs):
-        z, mask, reset = inputs
-        # All steps are run at once, so the initial carry has their leading axes, those of reset.
-        initial = None if reset is None else cell.initial_carry(params, reset.shape)
+        z, mask, reset, initial = inputs
+        if initial is None and reset is not None:
+            # All steps are run at once, so it has their leading axes, those of reset.
+            initial = cell.initial_carry(params, reset.shape)
         return guarded(cell, params, initial, carry, z, mask, reset)
 
+    carry, starts, steps = at_every_step(carry, steps)
     first = flat.pack(carry)
     num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
-    inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset)
+    inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset, starts)
     _check_closed(advance, params, carry, inputs)
     # The first step reads the given carry, which is data: there is no unknown before it.
     return _Step(advance, flat), _Data(params, first, inputs, fresh.at[0].set(True))

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.masking import select
+from jaxrnn.engine.masking import Restart, select
 
 
 def is_inexact(leaf: Any) -> bool:
@@ -42,6 +42,18 @@ def split_by(flag: Any, cotangent: Any) -> tuple[Any, Any]:
     # Selected, not multiplied: a cotangent that is NaN must not reach the other side.
     zeros = jax.tree.map(jnp.zeros_like, cotangent)
     return select(flag, cotangent, zeros), select(flag, zeros, cotangent)
+
+
+def add_fresh(of_initial: Any, of_carry: Any, reset: Any) -> tuple[Any, Any]:
+    """The transpose of `restarted`: adds to the cotangent of `initial`, and what is left."""
+    if not isinstance(reset, Restart):
+        of_fresh, of_carry = split_by(reset, of_carry)
+        return add(of_initial, of_fresh), of_carry
+    of_fresh, of_carry = split_by(reset.flag, of_carry)
+    # Row by row into the entry of the step; the rest of the starts is not touched.
+    entry = reset.number, *jnp.indices(reset.number.shape, sparse=True)
+    added = jax.tree.map(lambda leaf, more: leaf.at[entry].add(more), of_initial, of_fresh)
+    return added, of_carry
 
 
 def merge(flags: Sequence[bool], where_true: Iterable[Any], elsewhere: Sequence[Any]) -> list[Any]:

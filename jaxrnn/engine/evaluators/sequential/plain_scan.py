@@ -6,7 +6,8 @@ from jax import lax
 
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
-from jaxrnn.types import Carry, Cell, Params, Reset, Steps
+from jaxrnn.engine.starts import Started, first_carry, numbered
+from jaxrnn.types import Carry, Cell, Params, Steps
 
 
 def plain_scan(
@@ -18,7 +19,7 @@ def plain_scan(
         cell: the cell.
         scan_unroll: number of steps that `lax.scan` unrolls.
         params: its parameters.
-        initial: the carry that a reset returns to; None where there is no reset.
+        initial: what a reset returns to, as in `entered`.
         carry: the carry before the first step.
         steps: the inputs and their flags, time first.
 
@@ -37,7 +38,15 @@ def plain_scan(
     return lax.scan(step, carry, steps, unroll=scan_unroll)
 
 
-def initial_where_reset(cell: Cell, params: Params, reset: Reset) -> Carry:
-    """The carry that a reset returns to, leaves `[*batch, ...]`, or None without resets."""
+def entered(cell: Cell, params: Params, carry: Carry, steps: Steps) -> tuple[Carry, Carry, Steps]:
+    """What a scan over the steps begins with: `(initial, carry, steps)`.
+
+    `initial` is what a reset returns to: leaves `[*batch, ...]`, None without resets, or all starts
+    `[N, *batch, ...]`, of which the resets of the steps then know the number.
+    """
+    if isinstance(carry, Started):
+        return carry.starts, first_carry(carry), numbered(carry, steps)
     # Made once, outside of the loop: it does not depend on the step.
-    return None if reset is None else cell.initial_carry(params, reset.shape[1:])
+    reset = steps.reset
+    initial = None if reset is None else cell.initial_carry(params, reset.shape[1:])
+    return initial, carry, steps

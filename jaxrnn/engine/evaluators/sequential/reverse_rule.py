@@ -13,6 +13,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.sequential.blocks import block_size, scan_blocks
 from jaxrnn.engine.evaluators.sequential.cotangents import (
     add,
+    add_fresh,
     add_some,
     floats,
     is_inexact,
@@ -46,7 +47,7 @@ def reverse_rule(
         cell: the cell.
         scan_unroll: number of steps that both scans unroll.
         params: its parameters.
-        initial: the carry that a reset returns to; None where there is no reset.
+        initial: what a reset returns to, as in `entered`.
         carry: the carry before the first step.
         steps: the inputs and their flags, time first.
 
@@ -68,7 +69,7 @@ def reverse_rule(
 
 
 class _Given(NamedTuple):
-    """The differentiable arguments of the rule; a reset returns to `initial`."""
+    """The differentiable arguments of the rule; `initial` is what a reset returns to."""
 
     params: Params
     initial: Carry
@@ -168,7 +169,7 @@ def _backward(cell, scan_unroll, stored, cotangents):
     ends = jax.tree.map(lambda leaf: leaf[size - 1 : -1 : size], carries)
     starts = jax.tree.map(_prepended, given.carry, ends)
     zeros = partial(jax.tree.map, jnp.zeros_like)
-    of_initial = None if given.steps.reset is None else zeros(of_carry)
+    of_initial = None if given.steps.reset is None else zeros(given.initial)
     state, of_xs = scan_blocks(
         partial(_through_block, cell, scan_unroll, _num_batch_axes(cell, given), given),
         _Cotangents(of_carry, of_initial, zeros(floats(given.params))),
@@ -196,8 +197,7 @@ def _through_block(cell, scan_unroll, num_batch_axes, given, state, block):
     # The carry that each step read: that of the step before, or what a reset put in its place.
     befores = jax.tree.map(lambda leaf, leaves: _prepended(leaf, leaves[:-1]), first, block.carries)
     if steps.reset is not None:
-        initial = jax.tree.map(lambda leaf: leaf[None], given.initial)
-        befores = restarted(befores, initial, steps.reset)
+        befores = jax.vmap(restarted, (0, None, 0))(befores, given.initial, steps.reset)
     of_carries, of_emit = _through_emit(cell, given, block)
     # By vmap every leaf of z has a time axis to scan over, also one that does not depend on x.
     z = jax.vmap(partial(project, cell, given.params))(steps.xs)
@@ -220,8 +220,7 @@ def _through_block(cell, scan_unroll, num_batch_axes, given, state, block):
         of_carry = add(of_carry, *pull(delta), passed_by)
         if reset is not None:
             # A step that was reset read `initial`, and its cotangent ends there.
-            of_fresh, of_carry = split_by(reset, of_carry)
-            of_initial = add(of_initial, of_fresh)
+            of_initial, of_carry = add_fresh(of_initial, of_carry, reset)
         return (of_carry, of_initial), delta
 
     (of_carry, of_initial), deltas = lax.scan(

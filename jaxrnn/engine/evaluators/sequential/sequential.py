@@ -7,7 +7,7 @@ import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunked import Chunked, sqrt_size
-from jaxrnn.engine.evaluators.sequential.plain_scan import initial_where_reset, plain_scan
+from jaxrnn.engine.evaluators.sequential.plain_scan import entered, plain_scan
 from jaxrnn.engine.evaluators.sequential.reverse_rule import reverse_rule
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Carry, Cell, Layer, Params, Rollout, Steps
@@ -43,8 +43,8 @@ class Sequential(EvaluatorValue):
         """Runs the cell over the steps, which are time first."""
         if self.checkpoint is None:
             scan = _DERIVATIVES[self.derivative]
-            initial = initial_where_reset(cell, params, steps.reset)
-            return Rollout(*scan(cell, self.scan_unroll, params, initial, carry, steps), self)
+            begin = entered(cell, params, carry, steps)
+            return Rollout(*scan(cell, self.scan_unroll, params, *begin), self)
         # Two levels: an outer scan that stores a carry per chunk, around this evaluator.
         size = sqrt_size if self.checkpoint == "sqrt" else self.checkpoint
         two_levels = Chunked(size, replace(self, checkpoint=None))
