@@ -10,8 +10,7 @@ import numpy as np
 from jax import lax
 
 from experiments.frame.checkpoints import Advance, Checkpoints
-from experiments.frame.fitting import Fitted, adam, failed_rows
-from experiments.frame.models import count_params
+from experiments.frame.fitting import Fitted, adam
 from experiments.frame.progress import progress_bar
 from experiments.recurrent_policy import ppo
 from experiments.recurrent_policy.config import UPDATES_PER_EPOCH, Config
@@ -86,20 +85,9 @@ def window_of(config: Config, environment: Environment) -> int:
 
 def make_setting(config: Config, environment: Environment, model: str) -> ppo.Setting:
     memory = MEMORIES[model](config.num_units, environment.longest)
-    return ppo.Setting(
-        environment,
-        policy(memory, config.num_units, environment.num_actions),
-        adam(config, config.updates * config.num_passes * config.num_minibatches),
-        config.num_environments,
-        window_of(config, environment),
-        config.burn_in,
-        config.num_passes,
-        config.num_minibatches,
-        config.discount,
-        config.trace_decay,
-        config.clip,
-        config.entropy_weight,
-    )
+    network = policy(memory, config.num_units, environment.num_actions)
+    optimizer = adam(config, config.updates * config.num_passes * config.num_minibatches)
+    return ppo.Setting(environment, network, optimizer, window_of(config, environment), config)
 
 
 def initial_trainings(config: Config, setting: ppo.Setting) -> ppo.Training:
@@ -110,7 +98,7 @@ def initial_trainings(config: Config, setting: ppo.Setting) -> ppo.Training:
 
 def compare(config: Config, environment: Environment, model: str) -> np.ndarray:
     """The second window before any update, unrolled from its start carries: |Δ log π| + |Δ v|."""
-    setting = make_setting(config, environment, model)._replace(burn_in=0)
+    setting = make_setting(config, environment, model)
 
     def differences(training):
         def next_window(agents, key):
@@ -120,8 +108,11 @@ def compare(config: Config, environment: Environment, model: str) -> np.ndarray:
         _, windows = lax.scan(next_window, training.agents, keys)
         window = jax.tree.map(lambda leaf: leaf[1], windows)
         log_probs, values = ppo.recomputed(setting, training.params, window)
-        log_probs = ppo.chosen(log_probs, window.actions)
-        return jnp.abs(log_probs - window.log_probs) + jnp.abs(values - window.values)
+        actions, expected, expected_values = (
+            leaf[:, config.burn_in :] for leaf in (window.actions, window.log_probs, window.values)
+        )
+        log_probs = ppo.chosen(log_probs, actions)
+        return jnp.abs(log_probs - expected) + jnp.abs(values - expected_values)
 
     run = jax.jit(jax.vmap(differences), compiler_options=QUICKLY)
     return np.asarray(run(initial_trainings(config, setting)))
@@ -156,19 +147,8 @@ def train(
         every=EPOCHS_PER_CHECKPOINT,
         advance=lambda epochs: advance(epochs * setting.window),
     )
-    params = jax.device_get(training.params)
     history = {name: np.moveaxis(values, 1, 0) for name, values in history.items()}
-    steps = setting.window * setting.num_environments
-    return Trained(
-        model,
-        environment,
-        Fitted(
-            params,
-            history,
-            count_params(jax.tree.map(lambda leaf: leaf[0], params)),
-            failed_rows(history, params),
-            time.perf_counter() - start,
-        ),
-        steps,
-        config.seeds * UPDATES_PER_EPOCH * steps / np.median(seconds) if seconds else np.nan,
-    )
+    fitted = Fitted.of(jax.device_get(training.params), history, time.perf_counter() - start)
+    steps = setting.window * config.num_environments
+    speed = config.seeds * UPDATES_PER_EPOCH * steps / np.median(seconds) if seconds else np.nan
+    return Trained(model, environment, fitted, steps, speed)

@@ -14,6 +14,7 @@ import optax
 from jax import lax
 
 import jaxrnn as jr
+from experiments.recurrent_policy.config import Config
 from experiments.recurrent_policy.task import Environment
 
 
@@ -23,15 +24,8 @@ class Setting(NamedTuple):
     environment: Environment
     network: jr.Cell  # from observations `[..., O]` to log-probabilities of actions and a value
     optimizer: optax.GradientTransformation
-    num_environments: int  # B
     window: int  # T
-    burn_in: int  # first steps of a window that refresh the carry and are not learnt from
-    num_passes: int  # through a window
-    num_minibatches: int  # of a pass
-    discount: float
-    trace_decay: float  # λ of generalised advantages
-    clip: float  # how far from 1 a ratio of probabilities has a gradient
-    entropy_weight: float
+    config: Config
 
 
 class Agents(NamedTuple):
@@ -68,7 +62,7 @@ class Training(NamedTuple):
 def initial_training(setting: Setting, key: Any) -> Training:
     params_key, reset_key, key = jax.random.split(key, 3)
     params = setting.network.init(params_key, setting.environment.num_features)
-    rows = (setting.num_environments,)
+    rows = (setting.config.num_environments,)
     states, observations = jax.vmap(setting.environment.reset)(jax.random.split(reset_key, *rows))
     carry = setting.network.initial_carry(params, rows)
     agents = Agents(states, observations, carry, jnp.zeros(rows, bool), jnp.zeros(rows))
@@ -92,20 +86,20 @@ def update(setting: Setting, training: Training) -> tuple[Training, dict[str, An
     advantages = advantages_of(setting, training.params, agents, window)
 
     def one_pass(learner, key):
-        order = jax.random.permutation(key, setting.num_environments)
-        order = order.reshape(setting.num_minibatches, -1)
+        order = jax.random.permutation(key, setting.config.num_environments)
+        order = order.reshape(setting.config.num_minibatches, -1)
         return lax.scan(one_minibatch, learner, order)
 
     def one_minibatch(learner, rows):
         params, opt_state = learner
         batch = jax.tree.map(lambda leaf: leaf[rows], (window, advantages))
         gradient, metrics = jax.grad(loss, argnums=1, has_aux=True)(setting, params, *batch)
-        metrics["gradient_norm"] = optax.global_norm(gradient)
+        metrics["gradient_norm"] = optax.tree.norm(gradient)
         step, opt_state = setting.optimizer.update(gradient, opt_state, params)
         return (optax.apply_updates(params, step), opt_state), metrics
 
     learner = training.params, training.opt_state
-    pass_keys = jax.random.split(order_key, setting.num_passes)
+    pass_keys = jax.random.split(order_key, setting.config.num_passes)
     learner, metrics = lax.scan(one_pass, learner, pass_keys)
     first_difference = metrics.pop("difference")[0, 0]
     metrics = {name: values.mean() for name, values in metrics.items()}
@@ -125,7 +119,7 @@ def rollout(setting: Setting, params: Any, agents: Agents, key: Any) -> tuple[Ag
         log_probs, value = log_probs_and_value(outputs)
         action = jax.random.categorical(action_key, log_probs)
         states, observations, reward, done = jax.vmap(setting.environment.step)(
-            agents.states, action, jax.random.split(key, setting.num_environments)
+            agents.states, action, jax.random.split(key, setting.config.num_environments)
         )
         returns = agents.returns + reward
         seen = agents.observations, action, chosen(log_probs, action), value, reward, done
@@ -157,9 +151,9 @@ def advantages_of(setting: Setting, params: Any, agents: Agents, window: Window)
         setting.network, params, agents.carry, agents.observations, reset=agents.done
     )
     values = jnp.append(window.values, log_probs_and_value(outputs)[1][:, None], axis=1)
-    goes_on = setting.discount * (1 - window.done)
+    goes_on = setting.config.discount * (1 - window.done)
     errors = window.rewards + goes_on * values[:, 1:] - values[:, :-1]
-    return jr.linear_scan(setting.trace_decay * goes_on, errors, axis=-1, reverse=True)
+    return jr.linear_scan(setting.config.trace_decay * goes_on, errors, axis=-1, reverse=True)
 
 
 def recomputed(setting: Setting, params: Any, window: Window) -> tuple[Any, Any]:
@@ -167,7 +161,7 @@ def recomputed(setting: Setting, params: Any, window: Window) -> tuple[Any, Any]
 
     The carry is that of older parameters; the burn-in refreshes it with `params`, without gradient.
     """
-    start, carry = setting.burn_in, window.carry
+    start, carry = setting.config.burn_in, window.carry
     reset = jr.reset_from_done(window.done, window.last_done)
     if start:
         before = jr.unroll(
@@ -187,13 +181,13 @@ def loss(setting: Setting, params: Any, window: Window, advantages: Any) -> tupl
     """The clipped objective, the squared error of the value and the entropy, over all steps."""
     log_probs, values = recomputed(setting, params, window)
     actions, old_log_probs, targets, advantages = (
-        leaf[:, setting.burn_in :]
+        leaf[:, setting.config.burn_in :]
         for leaf in (window.actions, window.log_probs, window.values + advantages, advantages)
     )
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
     log_ratio = chosen(log_probs, actions) - old_log_probs
     ratio = jnp.exp(log_ratio)
-    clipped = jnp.clip(ratio, 1 - setting.clip, 1 + setting.clip)
+    clipped = jnp.clip(ratio, 1 - setting.config.clip, 1 + setting.config.clip)
     policy = -jnp.minimum(ratio * advantages, clipped * advantages).mean()
     value = 0.5 * jnp.square(values - targets).mean()
     entropy = -(jnp.exp(log_probs) * log_probs).sum(axis=-1).mean()
@@ -204,4 +198,4 @@ def loss(setting: Setting, params: Any, window: Window, advantages: Any) -> tupl
         "divergence": (ratio - 1 - log_ratio).mean(),
         "difference": jnp.abs(log_ratio).max(),
     }
-    return policy + 0.5 * value - setting.entropy_weight * entropy, metrics
+    return policy + 0.5 * value - setting.config.entropy_weight * entropy, metrics
