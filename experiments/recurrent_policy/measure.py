@@ -150,5 +150,6 @@ def train(
     history = {name: np.moveaxis(values, 1, 0) for name, values in history.items()}
     fitted = Fitted.of(jax.device_get(training.params), history, time.perf_counter() - start)
     steps = setting.window * config.num_environments
-    speed = config.seeds * UPDATES_PER_EPOCH * steps / np.median(seconds) if seconds else np.nan
+    learnt = config.seeds * UPDATES_PER_EPOCH * steps
+    speed = learnt / float(np.median(seconds)) if seconds else np.nan
     return Trained(model, environment, fitted, steps, speed)

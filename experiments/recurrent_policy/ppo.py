@@ -105,7 +105,7 @@ def update(setting: Setting, training: Training) -> tuple[Training, dict[str, An
     metrics = {name: values.mean() for name, values in metrics.items()}
     metrics["first_difference"] = first_difference
     metrics["return"] = window.returns.sum() / window.done.sum()
-    return Training(*learner, agents, key), metrics
+    return Training(*learner, agents=agents, key=key), metrics
 
 
 def rollout(setting: Setting, params: Any, agents: Agents, key: Any) -> tuple[Agents, Window]:
@@ -128,7 +128,7 @@ def rollout(setting: Setting, params: Any, agents: Agents, key: Any) -> tuple[Ag
 
     after, seen = lax.scan(one_step, agents, jax.random.split(key, setting.window))
     seen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), seen)
-    return after, Window(*seen, agents.carry, agents.done)
+    return after, Window(*seen, carry=agents.carry, last_done=agents.done)
 
 
 def log_probs_and_value(outputs: Any) -> tuple[Any, Any]:

@@ -139,7 +139,7 @@ def cart_pole() -> Environment:
 
     def reset(key):
         start = jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
-        cart = CartPole(*start, jnp.int32(0))
+        cart = CartPole(*start, time=jnp.int32(0))
         return cart, observe(cart)
 
     def advance(cart, action, key):
