@@ -77,14 +77,21 @@ class Config(CatalogueOptions):
 
 OF_THE_CELL, OF_ITS_PARTS = "that of the cell", "that of what it holds"
 COMPOSED = {
-    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout"), "none"),
+    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout", "lift"), "none"),
     "cross_attention": "the source: S (M + A) numbers and S flags",
     "attention_cell": "that of the cell, and the source: S (M + A) numbers and S flags",
     "input_feeding": "that of the cell, H numbers of h̃, and the source: S (M + A) numbers, S flags",
+    "conv_lstm": "h and c: 2 H numbers for every place",
+    "conv_gru": "H numbers for every place",
+    "gru_d": "H numbers, and the last value and its age for every input feature: 2 D",
     "recurrent": OF_THE_CELL,
     "simple_cell": "H numbers, or what it is given",
     **dict.fromkeys(("learned_initial_carry", "zoneout", "recurrent_dropout"), OF_THE_CELL),
     **dict.fromkeys(("serial", "residual", "block", "classifier", "language_model"), OF_ITS_PARTS),
+    **dict.fromkeys(("concatenate", "tied_embed"), OF_ITS_PARTS),
+    "repeat": "that of the layer, n times",
+    "batch_norm": "none; in training it sees all steps and cannot stream",
+    "subsample": "none; it sees where a sequence ends and cannot stream",
     "bidirectional": "those of both directions; it sees the future and cannot stream",
 }
 
@@ -295,7 +302,7 @@ def _supported(results):
 
 
 def _composed():
-    title = "Layers without a memory of their own, and what holds other models"
+    title = "Layers without a memory, models of other inputs, and what holds other models"
     return Table(title, ("name", "carry"), list(COMPOSED.items()), num_names=2)
 
 

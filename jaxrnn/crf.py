@@ -11,7 +11,7 @@ goes from one real step to the next, over padding and gaps, and each reset ends 
 another, with scores of its own for start and end.
 """
 
-from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.loss_arguments import as_labels, as_predictions
 from jaxrnn.engine.masking import zero_masked
 from jaxrnn.engine.unroll import unroll
-from jaxrnn.types import Cell, Steps
+from jaxrnn.types import Steps
 
 
 class CRFParams(NamedTuple):
@@ -125,8 +125,9 @@ def crf_marginals(
         ValueError: The shapes do not fit.
 
     Example:
-        >>> print(crf_marginals(crf_init(2), jnp.array([[0.0, 0.0], [0.0, 1.0]])).round(3))
-        [[0.5 0.5 ] [0.269 0.731]]
+        >>> marginals = crf_marginals(crf_init(2), jnp.array([[0.0, 0.0], [0.0, 1.0]]))
+        >>> print((100 * marginals).round())
+        [[50. 50.] [27. 73.]]
     """
     params, logits, steps = _checked(params, logits, mask, reset)
     after = _neighbours(jnp.zeros(logits.shape[:-1], jnp.int32), steps, reverse=True)
@@ -216,23 +217,7 @@ def _log_sum_exp(scores, axis):
 
 class _ChainCarry(NamedTuple):
     scores: Any  # [..., C], of all taggings that end in a class, combined
-    arriving: Any  # [..., C], the same with the transition to the next step's class
-
-
-def _chain(combine: Callable[..., Any]) -> Cell:
-    """A cell that reads logits and combines the scores of all taggings up to each step."""
-
-    def initial_carry(params, batch_shape=()):
-        start = jnp.broadcast_to(params.start, (*batch_shape, *params.start.shape))
-        return _ChainCarry(jnp.zeros_like(start), start)
-
-    def advance(params, carry, logits):
-        scores = carry.arriving + logits
-        return _ChainCarry(scores, combine(scores[..., None] + params.transitions, axis=-2))
-
-    return simple_cell(
-        _init, advance, 1, initial_carry=initial_carry, emit=lambda params, carry, x: carry.scores
-    )
+    arriving: Any  # [..., C], the same with the transition to the class of the next step
 
 
 def _init(key, num_inputs):
@@ -240,7 +225,25 @@ def _init(key, num_inputs):
     return crf_init(num_inputs)
 
 
-_FORWARD, _BEST = _chain(_log_sum_exp), _chain(jnp.max)
+def _start(params, batch_shape=()):
+    start = jnp.broadcast_to(params.start, (*batch_shape, *params.start.shape))
+    return _ChainCarry(jnp.zeros_like(start), start)
+
+
+def _read_logits(combine, params, carry, logits):
+    scores = carry.arriving + logits
+    return _ChainCarry(scores, combine(scores[..., None] + params.transitions, axis=-2))
+
+
+def _emit_scores(params, carry, x):
+    del params, x
+    return carry.scores
+
+
+def _chain(combine):
+    """A cell that reads logits and combines the scores of all taggings up to each step."""
+    advance = functools.partial(_read_logits, combine)
+    return simple_cell(_init, advance, 1, initial_carry=_start, emit=_emit_scores)
 
 
 def _no_label(params, batch_shape=()):
@@ -253,15 +256,38 @@ def _trace_back(params, following, scores):
     return jnp.argmax(scores + leaving, axis=-1).astype(jnp.int32)
 
 
+class _Labels(NamedTuple):
+    here: Any  # int32 [...], of the last real step
+    before: Any  # int32 [...], of the real step before that
+
+
+def _no_parameters(key, num_inputs):
+    del key, num_inputs
+    return ()
+
+
+def _no_labels(params, batch_shape=()):
+    return _Labels(_no_label(params, batch_shape), _no_label(params, batch_shape))
+
+
+def _read_label(params, carry, label):
+    del params
+    return _Labels(label, carry.here)
+
+
+def _emit_before(params, carry, x):
+    del params, x
+    return carry.before
+
+
+_FORWARD, _BEST = _chain(_log_sum_exp), _chain(jnp.max)
 # Read from the end: the label of each step, given that of the next real one, which is the carry.
 _TRACE = simple_cell(_init, _trace_back, 1, initial_carry=_no_label)
-
-# The carry is the labels of the last real step and of the one before it.
 _NEIGHBOUR = simple_cell(
-    lambda key, num_inputs: (),
-    lambda params, carry, label: (label, carry[0]),
+    _no_parameters,
+    _read_label,
     1,
-    initial_carry=lambda params, batch_shape=(): (_no_label(params, batch_shape),) * 2,
-    emit=lambda params, carry, x: carry[1],
+    initial_carry=_no_labels,
+    emit=_emit_before,
     num_feature_axes=0,
 )

@@ -241,6 +241,12 @@ def squared_error(
     Example:
         >>> print(squared_error(jnp.array([[1.0, 2.0]]), jnp.array([[0.0, 4.0]])))
         [5.]
+
+        A flag for each feature, where one is missing: the features become steps of their own.
+
+        >>> predictions, targets = jnp.array([[1.0, 2.0]]), jnp.array([[0.0, jnp.nan]])
+        >>> print(squared_error(predictions[..., None], targets[..., None], [[1, 0]]))
+        [[1. 0.]]
     """
     (predictions,), flags = as_predictions(mask, predictions=predictions)
     targets = as_array(targets, "targets", NUMBERS, predictions.shape)

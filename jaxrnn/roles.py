@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-ROLES = ("input", "recurrent", "ssm", "readout")
+ROLES = ("input", "recurrent", "ssm", "readout", "statistics")
 
 
 def parameter_labels(params: Any, model: Any = None) -> Any:
@@ -22,6 +22,8 @@ def parameter_labels(params: Any, model: Any = None) -> Any:
     * `"ssm"`: is an eigenvalue, a rate or a step size of a linear recurrence, which should have no
       weight decay and a smaller learning rate.
     * `"readout"`: computes outputs (output kernels, skips, norms, dense layers).
+    * `"statistics"`: is no weight, but a running mean or variance (`batch_norm`), which no
+      optimiser may change.
     * `"unlabelled"`: has no declared role.
 
     A class of parameters declares the roles of its fields,

@@ -92,6 +92,23 @@ class Rollout(NamedTuple):
     flags: Flags | None = None
 
 
+class Inside(NamedTuple):
+    """One run of a layer, seen from inside.
+
+    Attributes:
+        rollout: what `unroll` returns.
+        carries: `() -> carry` after every step, leaves `[T, *batch, ...]`; computed when called.
+        layers: `() -> runs`, an `Inside` for each layer that this one is made of, in a tuple or
+            `Directions`; `()` if there is none.
+        mask: the mask of the outputs, which `look_inside` fills in.
+    """
+
+    rollout: Rollout
+    carries: Callable[[], Carry]
+    layers: Callable[[], Any] = tuple
+    mask: Mask = None
+
+
 class _CellFields(NamedTuple):
     init: Callable[..., Params]
     initial_carry: Callable[..., Carry]
@@ -145,6 +162,7 @@ class _LayerFields(NamedTuple):
     causal: bool = True
     num_feature_axes: Any = 1
     roles: Any = None
+    inside: Callable[[Params, Carry, Steps, Key], Inside] | None = None
 
 
 class Layer(ModelValue, _LayerFields):
@@ -154,12 +172,21 @@ class Layer(ModelValue, _LayerFields):
         init: `(key, num_inputs) -> params`.
         initial_carry: `(params, batch_shape=()) -> carry`; `()` for a layer without memory.
         unroll: `(params, carry, steps, key) -> Rollout`, time first; with `Flags` where the steps
-            that come out are not those that went in.
+            that come out are not those that went in. `carry` is a `Started` of `engine/starts.py`
+            where sequences start from carries of their own.
         num_outputs: `(num_inputs) -> int`.
         causal: False for a layer whose outputs depend on later steps; such a layer cannot stream.
         num_feature_axes: number of axes of x after batch and time (`embed` has 0).
         roles: what each parameter is for, as in `Cell`.
+        inside: `(params, carry, steps, key) -> Inside`, the same run and what is inside of it.
+            None: there is no other layer in it, and it can be run step by step.
     """
+
+    def _replace(self, **fields: Any) -> "Layer":
+        """The layer with other fields; without an `inside` that a new `unroll` may contradict."""
+        if "unroll" in fields:
+            fields = {"inside": None} | fields
+        return super()._replace(**fields)
 
 
 Model = Cell | Layer

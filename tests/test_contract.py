@@ -186,6 +186,9 @@ LAYERS = {
     "bidirectional stacks": lambda: jr.bidirectional(
         jr.serial(jr.learned_initial_carry(jr.elman(H)), jr.dense(2))
     ),
+    "side by side": lambda: jr.concatenate(
+        jr.repeat(jr.serial(jr.elman(H), jr.dropout(0.2)), 2), jr.lift(jnp.tanh)
+    ),
     "both ways twice": lambda: jr.serial(
         jr.bidirectional(jr.elman(2)), jr.residual(jr.bidirectional(jr.elman(2)))
     ),

@@ -77,6 +77,21 @@ OTHERS = {
         jr.gru(4, reset_after=False),
         {"input": "kernel bias", "recurrent": "recurrent_kernel"},
     ),
+    "a convolutional LSTM": (
+        jr.conv_lstm(2, (3,)),
+        {"input": "kernel bias", "recurrent": "recurrent_kernel"},
+    ),
+    "a convolutional GRU": (
+        jr.conv_gru(2, (3, 3)),
+        {"input": "kernel bias", "recurrent": "recurrent_kernel"},
+    ),
+    "GRU-D": (
+        jr.gru_d(2),
+        {
+            "input": "kernel observed_kernel bias input_decay_scale input_decay_bias mean",
+            "recurrent": "recurrent_kernel decay_kernel decay_bias",
+        },
+    ),
     "a learned carry of complex parts": (
         jr.learned_initial_carry(jr.lru(3, 3)),
         {

@@ -98,15 +98,15 @@ def horizons(evaluated: Evaluated) -> Figure:
     for entry, (color, style) in zip(freely, _styles(), strict=False):
         errors = entry.levels.mean(axis=(0, 1, 2))
         width = 2.4 if entry.name == "hybrid" else 1.2
-        right.plot(months, errors, style, color=color, linewidth=width, label=_called(entry))
+        right.plot(months, errors, style, color=color, linewidth=width, label=entry.name)
     right.set_yscale("log", base=2)
     right.yaxis.set_major_formatter("{x:g}")
     right.set_ylabel("error of the level (mean absolute changes)")
     right.set_title("the level, nothing known after the origin")
-    for axis in (left, right):
+    for axis, corner in ((left, "lower left"), (right, "lower right")):
         axis.set_xlabel("months after the origin")
         axis.set_xticks(months)
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, loc=corner)
     return canvas
 
 

@@ -59,9 +59,7 @@ class Evaluated(NamedTuple):
 
 class Results(NamedTuple):
     overfit: Trained  # the training on the short sequence
-    choices: tuple[
-        Trained, ...
-    ] = ()  # every setting to choose from, then a stateless twin
+    choices: tuple[Trained, ...] = ()  # every setting to choose from, then a stateless twin
     finals: tuple[Trained, ...] = ()  # the best and its stateless twin, for the test
     evaluated: Evaluated | None = None  # what the test and the probes say
 

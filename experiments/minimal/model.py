@@ -22,12 +22,15 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        kind = "stateless" if self.stateless else "hybrid"
-        return f"{kind} {self.width}, truncation {self.truncation}, ahead {self.ahead}"
+        return f"{'stateless' if self.stateless else 'hybrid'}, {self.sizes}"
+
+    @property
+    def sizes(self) -> str:
+        return f"{self.width} units, truncation {self.truncation}, ahead {self.ahead}"
 
     @property
     def chosen(self) -> str:
-        return f"{self.name}, share {self.share:g}"
+        return f"{self.sizes}, share {self.share:g}"
 
 
 def make_model(setting: Setting) -> jr.Layer:

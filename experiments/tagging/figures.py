@@ -5,16 +5,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from experiments.frame.figures import PALETTE, line_styles, new_figure
-from experiments.tagging.measure import DIRECTIONS, Results, confusion_counts, recall
+from experiments.tagging.measure import Results, confusion_counts, recall
 from experiments.tagging.task import CLASSES, COMMENT, KEYWORD, NAME, NUMBER, STRING
+from experiments.tagging.train import MODELS
 
-COLORS: dict[str, str] = dict(zip(DIRECTIONS, PALETTE, strict=False))
+COLORS: dict[str, str] = dict(zip(MODELS, PALETTE, strict=False))
 SHOWN = (KEYWORD, NAME, NUMBER, STRING, COMMENT)
 PLACES, ENOUGH = 12, 50
 
 
 def positions(results: Results) -> Figure:
-    styles, truth = line_styles(DIRECTIONS), results.truth
+    styles, truth = line_styles(MODELS), results.truth
     canvas = new_figure(11, 3.2)
     panels = canvas.subplots(1, len(SHOWN), sharey=True)
     for axes, label in zip(panels, SHOWN, strict=True):
@@ -27,12 +28,12 @@ def positions(results: Results) -> Figure:
             axes.plot(np.array(kept) + 1, shares, label=name, **styles[name])
     panels[0].set_ylabel("told right (%)")
     handles = panels[0].get_legend_handles_labels()
-    canvas.legend(*handles, loc="outside lower center", ncols=2)
+    canvas.legend(*handles, loc="outside lower center", ncols=len(MODELS))
     return canvas
 
 
 def confusion(results: Results) -> Figure:
-    canvas = new_figure(11, 5.2)
+    canvas = new_figure(5.5 * len(results.good), 5.2)
     panels = canvas.subplots(1, len(results.good), sharey=True, squeeze=False)[0]
     for axes, (name, predicted) in zip(panels, results.good.items(), strict=True):
         counts = np.sum([confusion_counts(results.truth.labels, one) for one in predicted], axis=0)
@@ -56,8 +57,8 @@ def training(results: Results) -> Figure:
     for one in results.tagged:
         values = 100 * one.fitted.history["validation"].T
         epochs = np.arange(1, len(values) + 1)
-        first, *_ = left.plot(epochs, values, color=COLORS[one.direction])
-        first.set_label(one.direction)
+        first, *_ = left.plot(epochs, values, color=COLORS[one.model])
+        first.set_label(one.model)
     left.set(xlabel="epoch", ylabel="validation accuracy (%)")
     left.legend()
     lengths = results.task.training.lengths
@@ -72,15 +73,15 @@ def layouts(results: Results) -> Figure:
     left, right = canvas.subplots(1, 2)
     names = []
     for one in results.comparisons:
-        color = COLORS[one.direction]
+        color = COLORS[one.model]
         for (name, losses), line in zip(one.losses.items(), ("-", "o"), strict=True):
             updates = np.arange(1, len(losses) + 1)
-            left.plot(updates, losses, line, color=color, label=f"{one.direction}, {name}")
+            left.plot(updates, losses, line, color=color, label=f"{one.model}, {name}")
         for name, layout in one.layouts.items():
             row, rate = len(names), layout.rate / 1e3
             right.barh(row, np.median(rate), color=color, alpha=0.5)
             right.plot(rate, np.full(len(rate), row), ".", color=color)
-            names.append(f"{one.direction},\n{name}")
+            names.append(f"{one.model},\n{name}")
     left.set(xlabel="update", ylabel="loss (nats a character)")
     left.legend()
     right.set_yticks(range(len(names)), names)

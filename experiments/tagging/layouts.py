@@ -19,7 +19,7 @@ from experiments.tagging.task import (
     packed_rows,
     padded_rows,
 )
-from experiments.tagging.train import initial_params, make_loss, make_model
+from experiments.tagging.train import FORWARD, make_tagger
 
 PACKED, PADDED, BUCKETED = "packed", "padded", "padded in buckets"
 NUM_BUCKETS = 4
@@ -42,47 +42,45 @@ class Layout(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Packed against padded, for the model of one direction."""
+    """Packed against padded, for one model."""
 
-    direction: str
+    model: str
     losses: Mapping[str, np.ndarray]  # of the same updates, packed and padded, [updates]
     differences: np.ndarray  # [updates], of gradients at the same parameters
     layouts: Mapping[str, Layout]
 
 
 def compare(
-    config: Config, direction: str, paragraphs: Sequence[Paragraph], advance: Callable[[], Any]
+    config: Config, name: str, paragraphs: Sequence[Paragraph], advance: Callable[[], Any]
 ) -> Comparison:
     """Some updates both ways, each on its own from one start, then the time of the minibatches."""
-    model = make_model(direction, config)
-    params = initial_params(model, config.first_seed)
-    loss = jax.value_and_grad(make_loss(model))
-    laid_out = lay_out(config, direction, paragraphs)
+    tagger = make_tagger(name, config)
+    params = tagger.init(config.first_seed)
+    loss = jax.value_and_grad(tagger.loss)
+    laid_out = lay_out(config, name, paragraphs)
     gradients, memory = {}, {}
-    for name, rows in laid_out.items():
-        gradients[name], memory[name] = _compiled(loss, params, rows)
+    for layout, rows in laid_out.items():
+        gradients[layout], memory[layout] = _compiled(loss, params, rows)
         advance()
     losses, differences = descend(gradients, laid_out, params)
     calls = {
-        name: lambda name=name: [gradients[name](params, rows) for rows in laid_out[name]]
-        for name in laid_out
+        layout: lambda layout=layout: [gradients[layout](params, rows) for rows in laid_out[layout]]
+        for layout in laid_out
     }
     seconds = interleaved_seconds(calls, config.rounds, advance, CLOCK)
     layouts = {}
-    for name, each in laid_out.items():
+    for layout, each in laid_out.items():
         masks = [rows.mask for rows in each]
         steps, characters = sum(mask.size for mask in masks), sum(int(mask.sum()) for mask in masks)
-        layouts[name] = Layout(steps, characters, seconds[name], memory[name])
-    return Comparison(direction, losses, differences, layouts)
+        layouts[layout] = Layout(steps, characters, seconds[layout], memory[layout])
+    return Comparison(name, losses, differences, layouts)
 
 
-def lay_out(
-    config: Config, direction: str, paragraphs: Sequence[Paragraph]
-) -> dict[str, list[Rows]]:
+def lay_out(config: Config, model: str, paragraphs: Sequence[Paragraph]) -> dict[str, list[Rows]]:
     """The first minibatches of the first epoch of the first seed.
 
     There are as many padded rows as the largest minibatch needs. Buckets hold the same paragraphs
-    by length; as every bucket compiles anew, one direction has them.
+    by length; as every bucket compiles anew, one model has them.
     """
     generator, length = np.random.default_rng((config.first_seed, 0)), config.row_length
     drawn = minibatches(paragraphs, config.rows, length, generator)
@@ -92,7 +90,7 @@ def lay_out(
         PACKED: [packed_rows(batch, config.rows, length) for batch in batches],
         PADDED: [rows for batch in batches for rows in padded_rows(batch, most, length)],
     }
-    if direction == "forward":
+    if model == FORWARD:
         edges = [length * (number + 1) // NUM_BUCKETS for number in range(NUM_BUCKETS)]
         layouts[BUCKETED] = list(bucketed_rows(sum(batches, []), config.rows * length, edges))
     return layouts

@@ -1,4 +1,4 @@
-"""Counts, trains both directions, and sets packed rows beside padded ones."""
+"""Counts, trains every model, and sets packed rows beside padded ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +12,9 @@ from experiments.frame.stats import mean_and_spread
 from experiments.tagging.config import Config
 from experiments.tagging.layouts import Comparison, compare
 from experiments.tagging.task import CLASSES, Paragraph, Task, make_task
-from experiments.tagging.train import RECURRENCES, Tagged, train
+from experiments.tagging.train import MODELS, Tagged, train
 
-DIRECTIONS = tuple(RECURRENCES)
-NUM_LAYOUTS = 5  # of both directions
+NUM_LAYOUTS = 7  # of all models
 # Names, and how many characters are looked at, the character itself the last of them.
 CONTEXTS = {"majority": 0, "character alone": 1, "last 5 characters": 5}
 
@@ -29,14 +28,14 @@ class Results(NamedTuple):
 
     @property
     def good(self) -> dict[str, np.ndarray]:
-        """What the seeds that did not fail say, `[S, N]`, of every direction that has one."""
-        return {one.direction: one.good for one in self.tagged if len(one.good)}
+        """What the seeds that did not fail say, `[S, N]`, of every model that has one."""
+        return {one.model: one.good for one in self.tagged if len(one.good)}
 
 
 def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
-    """The counts, then one direction after the other trained, and then compared."""
+    """The counts, then one model after the other trained, and then compared."""
     task = make_task(config.quick, config.row_length)
-    total = len(DIRECTIONS) * (config.seeds * config.epochs + config.rounds) + NUM_LAYOUTS
+    total = len(MODELS) * (config.seeds * config.epochs + config.rounds) + NUM_LAYOUTS
     with progress_bar(total) as bar:
         bar.stage("counting")
         results = count(task)
@@ -45,15 +44,15 @@ def measure(config: Config, checkpoints: Checkpoints) -> Iterator[Results]:
         def advance(epochs):
             bar.advance(config.seeds * epochs)
 
-        for direction in DIRECTIONS:
-            bar.stage(direction)
-            tagged = train(config, direction, task, checkpoints, advance)
+        for name in MODELS:
+            bar.stage(name)
+            tagged = train(config, name, task, checkpoints, advance)
             percent = 100 * accuracy(results.truth.labels, tagged.good)
-            bar.finish_stage(f"{direction}: {mean_and_spread(percent, 2)} %")
+            bar.finish_stage(f"{name}: {mean_and_spread(percent, 2)} %")
             yield (results := results._replace(tagged=(*results.tagged, tagged)))
-        for direction in DIRECTIONS:
-            bar.stage(f"{direction}: packed and padded")
-            compared = compare(config, direction, task.training.paragraphs, bar.advance)
+        for name in MODELS:
+            bar.stage(f"{name}: packed and padded")
+            compared = compare(config, name, task.training.paragraphs, bar.advance)
             yield (results := results._replace(comparisons=(*results.comparisons, compared)))
 
 
@@ -97,6 +96,14 @@ def accuracy(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 def recall(truth: Paragraph, predicted: np.ndarray, chosen: np.ndarray) -> float:
     """The share of chosen characters that seeds `[S, N]` tell right, in %, their mean."""
     return 100 * float(accuracy(truth.labels[chosen], predicted[:, chosen]).mean())
+
+
+def whole_tokens(truth: Paragraph, predicted: np.ndarray) -> np.ndarray:
+    """The share of tokens of two characters or more that are right throughout, `[S, N] -> [S]`."""
+    inside = truth.length >= 2
+    right = (predicted == truth.labels)[..., inside]
+    starts = np.flatnonzero(truth.position[inside] == 0)
+    return np.logical_and.reduceat(right, starts, axis=-1).mean(axis=-1)
 
 
 def confusion_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:

@@ -25,16 +25,23 @@ from experiments.tagging.task import (
 )
 
 EVERY = 2  # epochs from one checkpoint to the next
-RECURRENCES: dict[str, Callable[[int], Any]] = {
-    "forward": jr.gru,
-    "bidirectional": lambda width: jr.bidirectional(jr.gru(width)),
-}
+FORWARD, BOTH, CHAIN = MODELS = ("forward", "bidirectional", "bidirectional, CRF")
+
+
+class Tagger(NamedTuple):
+    """One model as three functions."""
+
+    init: Callable[[Any], Any]  # from a seed to parameters
+    loss: Callable[
+        [Any, Rows], Any
+    ]  # of all real characters, however they are laid out, their mean
+    told: Callable[[Any, Rows], Any]  # classes, [R, L]
 
 
 class Tagged(NamedTuple):
     """One model after training; what its seeds say of the test characters, `[S, N]`."""
 
-    direction: str
+    model: str
     fitted: Fitted
     predicted: np.ndarray
 
@@ -43,41 +50,55 @@ class Tagged(NamedTuple):
         return self.fitted.of_good_seeds(self.predicted)
 
 
-def make_model(direction: str, config: Config) -> jr.Layer:
-    """A GRU of `num_params` between the table of characters and the logits of the classes."""
+def make_tagger(name: str, config: Config) -> Tagger:
+    """A GRU of `num_params` between the table of characters and the logits of the classes.
+
+    The logits are those of a softmax at every step, or of a conditional random field, whose chains
+    are the paragraphs.
+    """
 
     def make(width):
-        mixer = RECURRENCES[direction](width)
+        mixer = jr.gru(width) if name == FORWARD else jr.bidirectional(jr.gru(width))
         return jr.serial(jr.embed(config.num_features), mixer, jr.dense(len(CLASSES)))
 
-    return make(matched_width(make, NUM_CHARACTERS, config.num_params, range(4, 512)))
+    layer = make(matched_width(make, NUM_CHARACTERS, config.num_params, range(4, 512)))
 
+    def init(seed):
+        return layer.init(jax.random.key(seed), NUM_CHARACTERS)
 
-def logits(model: jr.Layer, params: Any, rows: Rows) -> Any:
-    """`[R, L, classes]`."""
-    return jr.unroll(model, params, rows.characters, mask=rows.mask, reset=rows.reset).outputs
+    def logits(params, rows):
+        return jr.unroll(layer, params, rows.characters, mask=rows.mask, reset=rows.reset).outputs
 
-
-def make_loss(model: jr.Layer) -> Callable[[Any, Rows], Any]:
-    """The mean cross-entropy of all real characters of a minibatch, however they are laid out."""
+    if name == CHAIN:
+        return _chained(init, logits)
 
     def loss(params, rows):
-        losses = jr.cross_entropy(logits(model, params, rows), rows.labels, rows.mask)
+        losses = jr.cross_entropy(logits(params, rows), rows.labels, rows.mask)
         return jr.mean_over_steps(losses, rows.mask, empty=0.0)
 
-    return loss
+    return Tagger(init, loss, lambda params, rows: logits(params, rows).argmax(axis=-1))
 
 
-def initial_params(model: jr.Layer, seed: Any) -> Any:
-    return model.init(jax.random.key(seed), NUM_CHARACTERS)
+def _chained(init, logits):
+    def loss(params, rows):
+        layer, crf = params
+        scores = logits(layer, rows)
+        each = jr.crf_log_likelihood(crf, scores, rows.labels, rows.mask, reset=rows.reset)
+        return -each.sum() / jnp.maximum(rows.mask.sum(), 1)
+
+    def told(params, rows):
+        layer, crf = params
+        return jr.viterbi(crf, logits(layer, rows), rows.mask, reset=rows.reset)
+
+    return Tagger(lambda seed: (init(seed), jr.crf_init(len(CLASSES))), loss, told)
 
 
 def train(
-    config: Config, direction: str, task: Task, checkpoints: Checkpoints, advance: Advance
+    config: Config, name: str, task: Task, checkpoints: Checkpoints, advance: Advance
 ) -> Tagged:
-    """Every seed of one direction; the test files are read once, after the last epoch."""
-    model = make_model(direction, config)
-    loss, predict = make_loss(model), make_predict(config, model)
+    """Every seed of one model; the test files are read once, after the last epoch."""
+    tagger = make_tagger(name, config)
+    predict = make_predict(config, tagger)
     known = np.concatenate([one.labels for one in task.validation.paragraphs])
 
     def score(params):
@@ -90,12 +111,12 @@ def train(
 
     num_updates = config.epochs * updates_an_epoch(config, task.training)
     optimizer, seeds = adam(config, num_updates), np.array(config.all_seeds)
-    fitter = Fitter(lambda params, rows, key: (loss(params, rows), {}), optimizer, score)
-    params = jax.vmap(lambda seed: initial_params(model, seed))(seeds)
+    fitter = Fitter(lambda params, rows, key: (tagger.loss(params, rows), {}), optimizer, score)
+    params = jax.vmap(tagger.init)(seeds)
     fitted = fitter.fit_seeds(
-        direction, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
+        name, params, batches, config.epochs, checkpoints, every=EVERY, advance=advance
     )
-    return Tagged(direction, fitted, predict(fitted.params, task.test.paragraphs))
+    return Tagged(name, fitted, predict(fitted.params, task.test.paragraphs))
 
 
 def updates_an_epoch(config: Config, training: Corpus) -> int:
@@ -114,12 +135,12 @@ def epoch_rows(config: Config, training: Corpus, seed: int, epoch: int) -> Rows:
     return Rows(*map(np.stack, zip(*chosen, strict=True)))
 
 
-def make_predict(config: Config, model: jr.Layer) -> Callable[[Any, Sequence[Paragraph]], Any]:
+def make_predict(config: Config, tagger: Tagger) -> Callable[[Any, Sequence[Paragraph]], Any]:
     """`(params, paragraphs) -> classes [S, N]` of all characters, in order."""
 
     @jax.jit
     def told(params, rows):
-        return jax.vmap(lambda params: logits(model, params, rows).argmax(axis=-1))(params)
+        return jax.vmap(lambda params: tagger.told(params, rows))(params)
 
     def predict(params, paragraphs):
         batches = padded_rows(paragraphs, config.rows, config.row_length)

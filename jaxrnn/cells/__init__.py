@@ -1,5 +1,9 @@
 """Cells, each one step of a recurrence in a file of its own, and wrappers from cell to cell."""
 
+from jaxrnn.cells._convolutional import ConvGRUParams as ConvGRUParams
+from jaxrnn.cells._convolutional import ConvLSTMParams as ConvLSTMParams
+from jaxrnn.cells._convolutional import conv_gru as conv_gru
+from jaxrnn.cells._convolutional import conv_lstm as conv_lstm
 from jaxrnn.cells._diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
 from jaxrnn.cells._diagonal_rnn import diagonal_rnn as diagonal_rnn
 from jaxrnn.cells._elman import ElmanCarry as ElmanCarry
@@ -10,6 +14,10 @@ from jaxrnn.cells._ema import ema as ema
 from jaxrnn.cells._gru import GRUCarry as GRUCarry
 from jaxrnn.cells._gru import GRUParams as GRUParams
 from jaxrnn.cells._gru import gru as gru
+from jaxrnn.cells._gru_d import GRUDCarry as GRUDCarry
+from jaxrnn.cells._gru_d import GRUDParams as GRUDParams
+from jaxrnn.cells._gru_d import Observations as Observations
+from jaxrnn.cells._gru_d import gru_d as gru_d
 from jaxrnn.cells._linear import LinearCarry as LinearCarry
 from jaxrnn.cells._linear import Timed as Timed
 from jaxrnn.cells._lru import LRUParams as LRUParams

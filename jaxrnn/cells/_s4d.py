@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_steps, log_steps
+from jaxrnn.cells._eigenvalues import check_rescale, check_steps, log_steps
 from jaxrnn.cells._hippo import diagonal_eigenvalues
 from jaxrnn.cells._linear import bilinear, linear_cell, zero_order_hold
 from jaxrnn.engine import checks
@@ -61,6 +61,7 @@ def s4d(
     eigenvalues: str = "legs",
     *,
     discretization: str = "zoh",
+    step_rescale: float = 1.0,
     step_min: float = 0.001,
     step_max: float = 0.1,
     param_dtype: Any = jnp.float32,
@@ -69,6 +70,7 @@ def s4d(
 
         h' = λ ⊙ h + x,  y = 2 Re(C · h) + skip x          in continuous time, for each feature
         hₜ = ā ⊙ hₜ₋₁ + b̄ xₜ,  yₜ = 2 Re(C · hₜ) + skip xₜ   in steps of Δ
+        Δ = step_rescale · exp(step_log)
         "zoh":      ā = exp(Δλ),                    b̄ = (exp(Δλ) - 1) / λ
         "bilinear": ā = (1 + Δλ/2) / (1 - Δλ/2),    b̄ = Δ / (1 - Δλ/2)
 
@@ -85,6 +87,8 @@ def s4d(
         state_size: N, number of real states of each feature; even, except for "real".
         eigenvalues: initial λ: "lin", "inv", "legs", or "real" for N real states.
         discretization: "zoh" (the input is constant over a step) or "bilinear".
+        step_rescale: factor of every Δ, for the same parameters at another sampling rate: 2 for
+            every second sample.
         step_min: the smallest initial Δ.
         step_max: the largest initial Δ; 1 / Δ is the memory in steps.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32), complex.
@@ -96,7 +100,8 @@ def s4d(
     Raises:
         TypeError: `state_size` is not an int.
         ValueError: `state_size` is below 1 or odd, `eigenvalues` or `discretization` is not one
-            of these words, or 0 < step_min <= step_max does not hold.
+            of these words, `step_rescale` is not above 0, or 0 < step_min <= step_max does not
+            hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -108,6 +113,7 @@ def s4d(
     """
     checks.positive(state_size, "state_size")
     check_steps(step_min, step_max)
+    check_rescale(step_rescale)
     if discretization not in _DISCRETIZATIONS:
         raise ValueError(
             f"discretization must be one of {tuple(_DISCRETIZATIONS)}, got {discretization!r}."
@@ -140,7 +146,8 @@ def s4d(
 
     def project(params, x):
         checks.width(x, params.step_log)
-        a, gain = discretize(eigenvalues_of(params), jnp.exp(params.step_log)[:, None])
+        step = step_rescale * jnp.exp(params.step_log)
+        a, gain = discretize(eigenvalues_of(params), step[:, None])
         return a, gain * x[..., None]
 
     return linear_cell(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import open_uniform, softplus_bias
+from jaxrnn.cells._eigenvalues import check_rescale, open_uniform, softplus_bias
 from jaxrnn.cells._linear import linear_cell, relative_expm1
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
@@ -41,11 +41,12 @@ def s6(
     *,
     dt_rank: int | None = None,
     discretization: str = "euler",
+    step_rescale: float = 1.0,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
     """The selective state space model of Mamba (S6): N states for every input feature.
 
-        δ, B, C = x W;   Δ = softplus(δ W_Δ + b_Δ);   A = -exp(a_log)
+        δ, B, C = x W;   Δ = step_rescale · softplus(δ W_Δ + b_Δ);   A = -exp(a_log)
         hₜ = exp(Δ A) ⊙ hₜ₋₁ + Δ B xₜ                    "euler"
         hₜ = exp(Δ A) ⊙ hₜ₋₁ + (exp(Δ A) - 1) / A B xₜ   "zoh"
         yₜ = hₜ C + skip ⊙ xₜ
@@ -62,6 +63,8 @@ def s6(
         state_size: N.
         dt_rank: R, the rank of the product that gives Δ; None is ⌈D/16⌉.
         discretization: "euler" or "zoh".
+        step_rescale: factor of every Δ, for the same parameters at another sampling rate: 2 for
+            every second sample. With "zoh" one such step is two steps with the same x.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
@@ -69,7 +72,8 @@ def s6(
 
     Raises:
         TypeError: A size is not an int.
-        ValueError: A size is below 1, or `discretization` is not one of the two words.
+        ValueError: A size is below 1, `discretization` is not one of the two words, or
+            `step_rescale` is not above 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -82,6 +86,7 @@ def s6(
     checks.positive(state_size, "state_size")
     if dt_rank is not None:
         checks.positive(dt_rank, "dt_rank")
+    check_rescale(step_rescale)
     if discretization not in DISCRETIZATIONS:
         raise ValueError(
             f"discretization must be one of {DISCRETIZATIONS}, got {discretization!r}."
@@ -102,7 +107,7 @@ def s6(
 
     def project(params, x):
         delta, b, _ = _blocks(params, x)
-        dt = jax.nn.softplus(delta @ params.dt_kernel + params.dt_bias)
+        dt = step_rescale * jax.nn.softplus(delta @ params.dt_kernel + params.dt_bias)
         log_a = dt[..., None] * -jnp.exp(params.a_log)
         b = (dt * x)[..., None] * b[..., None, :]
         return jnp.exp(log_a), b if discretization == "euler" else b * relative_expm1(log_a)

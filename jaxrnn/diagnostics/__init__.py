@@ -21,6 +21,8 @@ from jaxrnn.diagnostics._cost import count_cost as count_cost
 from jaxrnn.diagnostics._cost import state_capacity_bits as state_capacity_bits
 from jaxrnn.diagnostics._jacobians import carry_jacobians as carry_jacobians
 from jaxrnn.diagnostics._jacobians import spectral_radius as spectral_radius
+from jaxrnn.diagnostics._layer_outputs import LayerOutputs as LayerOutputs
+from jaxrnn.diagnostics._layer_outputs import layer_outputs as layer_outputs
 from jaxrnn.diagnostics._lyapunov import lyapunov_exponents as lyapunov_exponents
 from jaxrnn.diagnostics._norms import carry_norms as carry_norms
 from jaxrnn.diagnostics._saturation import saturation as saturation

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.cpu_kernel import in_one_kernel
 from jaxrnn.engine.masking import as_mask
 from jaxrnn.engine.sharding import varying_like
@@ -63,13 +64,14 @@ def linear_scan(
         method: "sequential" (on CPU one kernel, if a step is smaller than 256 KiB), "associative",
             "chunked", or "auto": sequential on CPU, where it was measured to run and to compile
             several times faster, and associative, of depth O(log T), on other platforms, where
-            nothing was measured.
+            nothing was measured. A symbolic T of `jax.export` is always sequential.
 
     Returns:
         h `[..., T, N]` for every step.
 
     Raises:
-        ValueError: Shapes disagree, or `method` is not one of the four words.
+        ValueError: Shapes disagree, `method` is not one of the four words, or it is parallel and T
+            is symbolic.
         TypeError: A flag array is not bool, int or float.
 
     Example:
@@ -79,7 +81,7 @@ def linear_scan(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {tuple(METHODS)}, got {method!r}.")
-    b = jnp.asarray(b)
+    b = checks.array(b, "b")
     axis = _time_axis(b, axis)
     mask, reset = (
         None if flag is None else jnp.moveaxis(_flags(flag, b, axis, name), axis, 0)
@@ -97,6 +99,8 @@ def linear_scan(
     h0 = initial if h0 is None else _broadcast(h0, b.shape[1:], "h0").astype(dtype)
     if b.shape[0] == 0:
         return jnp.moveaxis(b, 0, axis)
+    if checks.is_symbolic(b.shape[0]):
+        method = _for_symbolic_steps(method, b.shape[0])
     if reverse:
         a, b, mask, reset = flip(a), flip(b), flip(mask), flip_reset(reset)
         # As the flags are: what belongs to the boundary before step t is read at step t - 1.
@@ -104,6 +108,16 @@ def linear_scan(
     h0 = varying_like(h0, (a, b, mask, reset, initial))
     h = _guarded_solve(method, a, b, h0, mask, reset, initial)
     return jnp.moveaxis(flip(h) if reverse else h, 0, axis)
+
+
+def _for_symbolic_steps(method, num_steps):
+    # The depth of a parallel method depends on T, and so does its program.
+    if method in ("auto", "sequential"):
+        return "sequential"
+    raise ValueError(
+        f"method {method!r} needs a number of steps that is known, got the symbol {num_steps}: use "
+        'the method "sequential", or sequential() as the evaluator of a model.'
+    )
 
 
 def _guarded_solve(method, a, b, h0, mask, reset, initial):
@@ -294,7 +308,7 @@ def _time_axis(b, axis):
 
 def _broadcast(array, shape, name):
     """The array broadcast to a shape, or an error that names it."""
-    array = jnp.asarray(array)
+    array = checks.array(array, name)
     padded = (1,) * (len(shape) - array.ndim) + array.shape
     fits = len(padded) == len(shape)
     if not fits or any(came not in (1, want) for came, want in zip(padded, shape, strict=True)):
@@ -304,7 +318,7 @@ def _broadcast(array, shape, name):
 
 def _coefficients(a, b, axis):
     """The coefficients with the axes of `b`; their time axis may stay 1."""
-    a = jnp.asarray(a)
+    a = checks.array(a, "a")
     fixed = a.ndim < b.ndim - axis or a.shape[axis - b.ndim] == 1
     shape = (*b.shape[:axis], 1, *b.shape[axis + 1 :]) if fixed else b.shape
     return _broadcast(a, shape, "a")

@@ -4,7 +4,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.auto import auto
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Evaluator, Layer
+from jaxrnn.types import Cell, Evaluator, Inside, Layer
 
 
 @model_factory
@@ -39,13 +39,25 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, cell)
 
+    # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the same
+    # numbers.
+    def prepared(params, steps, key):
+        if cell.prepare is None:
+            return steps
+        return steps._replace(xs=cell.prepare(params, key, steps.xs, steps.reset))
+
     def unroll(params, carry, steps, key):
-        # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the
-        # same numbers.
-        if cell.prepare is not None:
-            xs = cell.prepare(params, key, steps.xs, steps.reset)
-            steps = steps._replace(xs=xs)
-        return evaluate(cell, params, carry, steps)
+        return evaluate(cell, params, carry, prepared(params, steps, key))
+
+    def inside(params, carry, steps, key):
+        steps = prepared(params, steps, key)
+
+        # The cell once more, with its carry for its output: the same noise, and one unroll.
+        def carries():
+            watched = cell._replace(emit=lambda params, carry, x: carry)
+            return auto()(watched, params, carry, steps).outputs
+
+        return Inside(evaluate(cell, params, carry, steps), carries)
 
     layer = Layer(
         init=cell.init,
@@ -54,6 +66,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
         num_outputs=cell.num_outputs,
         num_feature_axes=cell.num_feature_axes,
         roles=cell.roles,
+        inside=inside,
     )
     return backwards(layer) if reverse else layer
 

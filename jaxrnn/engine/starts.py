@@ -25,12 +25,9 @@ class Started:
     carry: Carry
     starts: Carry
 
-    def __getattr__(self, name: str) -> Any:
-        """Names what is missing in a layer or an evaluator that takes this for its carry."""
-        raise AttributeError(
-            f"starts cannot be given to this layer or evaluator, which reads {name} of its carry "
-            "as if there were none: see jaxrnn/engine/starts.py for what it has to do."
-        )
+
+class StartsRefused(ValueError):
+    """A layer cannot take starts, and says why."""
 
 
 def first_carry(carry: Carry) -> Carry:
@@ -112,9 +109,9 @@ def at_every_step(carry: Carry, steps: Steps) -> tuple[Carry, Carry, Steps]:
 
 
 def refuse_starts(carry: Carry, name: str) -> None:
-    """Raises ValueError for a layer that takes none."""
+    """Raises for a layer that takes none."""
     if isinstance(carry, Started):
-        raise ValueError(
+        raise StartsRefused(
             f"starts cannot be given to {name}, whose carry holds a source: unroll each sequence "
             "with its own carry, or see encoder_decoder for packed sources."
         )

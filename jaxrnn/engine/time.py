@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.inside import look_inside, map_runs, rollout_of
 from jaxrnn.engine.starts import flip_starts
-from jaxrnn.types import Carry, Flags, Key, Layer, Params, Reset, Rollout, Steps
+from jaxrnn.types import Carry, Flags, Inside, Key, Layer, Params, Reset, Steps
 
 
 def time_first(tree: Any, axis: int) -> Any:
@@ -50,19 +51,30 @@ def flip_reset(reset: Reset) -> Reset:
 def backwards(layer: Layer) -> Layer:
     """The layer that reads the sequence from its end; its outputs keep the order of the inputs."""
 
-    def unroll(params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
+    def inside(params: Params, carry: Carry, steps: Steps, key: Key) -> Inside:
         flipped = Steps(flip(steps.xs), flip(steps.mask), flip_reset(steps.reset))
-        rollout = layer.unroll(params, flip_starts(carry, steps.reset), flipped, key)
-        flags = None if rollout.flags is None else _flip_flags(rollout.flags, steps.reset)
-        return rollout._replace(outputs=flip(rollout.outputs), flags=flags)
+        carry = flip_starts(carry, steps.reset)
+        return _turned(look_inside(layer, params, carry, flipped, key), steps.reset)
 
-    return layer._replace(unroll=unroll, causal=False)
+    return layer._replace(unroll=rollout_of(inside), causal=False, inside=inside)
+
+
+def _turned(inside: Inside, reset: Reset) -> Inside:
+    """What is inside of a run on flipped steps, in the order of the steps before."""
+    rollout = inside.rollout
+    flags = None if rollout.flags is None else _flip_flags(rollout.flags, reset)
+    rollout = rollout._replace(outputs=flip(rollout.outputs), flags=flags)
+
+    def layers():
+        return map_runs(lambda run: _turned(run, reset), inside.layers())
+
+    return Inside(rollout, lambda: flip(inside.carries()), layers, flip(inside.mask))
 
 
 def _flip_flags(flags: Flags, reset: Reset) -> Flags:
     """The flags of outputs that were read from their end, and the reset flags of the inputs."""
     flipped = flip_reset(flags.reset)
-    if flipped is not None and reset is not None and len(flipped) and len(reset):
+    if flipped is not None and reset is not None and flipped.shape[0] != 0:
         # No boundary comes before step 0 when it is read last, so the layer could not return it.
         flipped = flipped.at[0].set(reset[0])
     return Flags(flip(flags.mask), flipped)

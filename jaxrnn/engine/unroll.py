@@ -8,16 +8,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.arguments import Call, check_model, compiled
 from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
-from jaxrnn.engine.keys import checked_key, fold_in
+from jaxrnn.engine.inside import look_inside
+from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
-from jaxrnn.engine.recurrent import recurrent
+from jaxrnn.engine.parameters import check_params, width_of
+from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.starts import Started, first_carry, nan_without_start
+from jaxrnn.engine.starts import Started, StartsRefused, first_carry, nan_without_start
 from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.types import (
     Carry,
@@ -103,8 +104,7 @@ def unroll(
 
         Three episodes in a row, each from the carry that was stored when it was collected:
 
-        >>> carry = cell.initial_carry(params)
-        >>> stored = jax.tree.map(lambda leaf: jnp.ones((3, *leaf.shape)), carry)
+        >>> stored = jax.tree.map(jnp.ones_like, cell.initial_carry(params, (3,)))
         >>> reset = jnp.array([True, False, True, True, False])
         >>> jr.unroll(cell, params, jnp.ones((5, 3)), starts=stored, reset=reset).outputs.shape
         (5, 8)
@@ -120,9 +120,11 @@ def unroll(
             )
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    run = compiled(_run, model, evaluator, reverse, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, starts, call.steps, key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    checks.array_leaves(starts, "starts")
+    arrays = params, carry, starts, call.steps, key
+    return compiled(_run, (model, evaluator, reverse, call.time_axis), arrays)(*arrays)
 
 
 def step(
@@ -191,27 +193,33 @@ def carries(
     carry: Carry = None,
     mask: Mask = None,
     reset: Reset = None,
+    reverse: bool = False,
     time_major: bool = False,
     key: Key = None,
 ) -> Carry:
     """The carry after every step, for diagnostics.
 
+    A layer that reads from both ends has two, each as its direction reads: in that of the backward
+    one the entry of step t has seen the steps from the end of the sequence down to t.
+
     Args:
-        model: the cell or layer to run; a layer must be causal.
+        model: the cell or layer to run; causal, or made of such layers by `bidirectional`, `serial`
+            and the like.
         params: its parameters.
         xs: inputs, a tree of arrays `[..., T, D]`.
-        carry: the carry before the first step; None is the initial carry.
+        carry: the carry before the first step that is read; None is the initial carry.
         mask: `[..., T]`; a masked step repeats the carry before it.
         reset: `[..., T]`.
+        reverse: whether the sequence is read from its end; the result keeps the order of `xs`.
         time_major: whether xs, mask, reset and the result are `[T, ...]`.
-        key: randomness. A cell draws the noise that `unroll` draws; a layer is run step by step
-            with a key for each, so what it draws for a whole sequence is drawn for every step.
+        key: randomness, drawn as in `unroll`. A layer that is neither made of a cell nor of other
+            layers is run step by step with a key for each.
 
     Returns:
-        A tree like the carry, leaves `[..., T, H]`.
+        A tree like the carry, leaves `[..., T, H]`, in the order of `xs`.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer is not causal and has no `inside`, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -221,13 +229,12 @@ def carries(
         >>> jr.carries(cell, params, jnp.ones((2, 5, 3))).c.shape
         (2, 5, 4)
     """
-    if not getattr(model, "causal", True):
-        raise ValueError(f"model must be causal, got {model!r}, which has no carry between steps.")
     call = Call.checked(model, xs, mask, reset, time_major)
-    key = checked_key(key)
-    run = compiled(_run_carries, model, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, call.steps, key)
+    reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    arrays = params, carry, call.steps, key
+    return compiled(_run_carries, (model, reverse, call.time_axis), arrays)(*arrays)
 
 
 def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key):
@@ -239,8 +246,7 @@ def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key
         rollout = layer.unroll(params, begin, _without_padding(steps), key)
     else:
         begin = _started(layer, params, carry, starts, steps, key)
-        rollout = layer.unroll(params, begin, _without_padding(steps), key)
-        checks.same_tree(rollout.carry, first_carry(begin), "the carry of a layer given starts")
+        rollout = _unroll_started(layer, params, begin, _without_padding(steps), key)
         rollout = _with_every_start(layer, rollout, begin, steps)
     finished = finished_outputs(layer, rollout, steps)
     return rollout._replace(
@@ -253,22 +259,22 @@ def finished_outputs(layer: Layer, rollout: Rollout, steps: Steps) -> Steps:
 
     Only at its end: between the layers of a stack activations keep the width of the recurrence.
     """
-    made, dtype = outputs_as_steps(layer, rollout, steps), _real_dtype(steps.xs)
-    outputs = jax.tree.map(lambda leaf: _cast_real(leaf, dtype), made.xs)
-    return made._replace(xs=zero_masked(made.mask, outputs))
+    made = outputs_as_steps(layer, rollout, steps)
+    return made._replace(xs=finished(made.xs, made.mask, steps.xs))
 
 
-def _run_carries(model, time_axis, params, carry, steps, key):
-    if isinstance(model, Cell):
-        # One unroll of the cell with its carry as its output, so noise and speed are those of
-        # `unroll`. A layer has no `emit` to replace and is run step by step.
-        layer = recurrent(model._replace(emit=_emit_carry))
-    else:
-        layer = _emitting_carry(model)
+def finished(outputs: Any, mask: Mask, xs: Any) -> Any:
+    """Outputs in the dtype of the inputs `xs` of a run, and zero where `mask` is False."""
+    dtype = _real_dtype(xs)
+    return zero_masked(mask, jax.tree.map(lambda leaf: _cast_real(leaf, dtype), outputs))
+
+
+def _run_carries(model, reverse, time_axis, params, carry, steps, key):
+    layer = backwards(as_layer(model)) if reverse else as_layer(model)
     steps = time_first(steps, time_axis)
     carry = _start(layer, params, carry, steps, key)
-    rollout = layer.unroll(params, carry, _without_padding(steps), key)
-    return time_back(rollout.outputs, time_axis)
+    inside = look_inside(layer, params, carry, _without_padding(steps), key)
+    return time_back(inside.carries(), time_axis)
 
 
 def _start(layer, params, carry, steps, key):
@@ -290,7 +296,7 @@ def _started(layer, params, carry, starts, steps, key):
     if carry is not None:
         checks.same_tree(carry, initial, "carry")
     if not jax.tree.leaves(initial):
-        raise ValueError("starts must be None for a model without memory, whose carry is empty.")
+        raise StartsRefused("starts must be None for a model without memory, whose carry is empty.")
     axis, sizes = len(batch_shape), [leaf.shape for leaf in jax.tree.leaves(starts)]
     num_starts = sizes[0][axis] if sizes and len(sizes[0]) > axis else 1
     expected = jax.tree.map(
@@ -306,6 +312,23 @@ def _started(layer, params, carry, starts, steps, key):
         time_first(starts, axis),
     )
     return varying_like(Started(carry, starts), (params, carry, starts, steps, key))
+
+
+def _unroll_started(layer, params, begin, steps, key):
+    """The rollout of a layer with starts; blames an error on them if it runs without."""
+    first = first_carry(begin)
+    try:
+        rollout = layer.unroll(params, begin, steps, key)
+        checks.same_tree(rollout.carry, first, "the carry that it returned")
+    except StartsRefused:
+        raise
+    except (AttributeError, TypeError, ValueError) as error:
+        jax.eval_shape(lambda *args: layer.unroll(*args, key), params, first, steps)
+        raise StartsRefused(
+            "starts cannot be given to this model: a layer or an evaluator of it takes the carry "
+            f"apart itself, where it has to use jaxrnn.engine.starts ({error})"
+        ) from error
+    return rollout
 
 
 def _with_every_start(layer, rollout, begin, steps):
@@ -336,28 +359,6 @@ def _check_starts_suffice(starts, call):
 
 def _without_padding(steps):
     return steps._replace(xs=zero_masked(steps.mask, steps.xs))
-
-
-def _emit_carry(params, carry, x):
-    del params, x
-    return carry
-
-
-def _emitting_carry(layer: Layer) -> Layer:
-    """The layer run step by step, with the carry after each step as its output."""
-
-    def unroll(params, carry, steps, key):
-        def step(carry, inputs):
-            index, one = inputs
-            one = jax.tree.map(lambda leaf: leaf[None], one)
-            rollout = layer.unroll(params, carry, one, fold_in(key, index))
-            return rollout.carry, rollout.carry
-
-        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
-        carry, outputs = lax.scan(step, carry, (jnp.arange(num_steps), steps))
-        return Rollout(carry, outputs)
-
-    return layer._replace(unroll=unroll)
 
 
 def _real_dtype(xs):

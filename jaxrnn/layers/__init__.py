@@ -1,11 +1,16 @@
 """Layers: maps from sequence to sequence with an explicit carry."""
 
 from jaxrnn.engine.recurrent import recurrent as recurrent
+from jaxrnn.layers._batch_norm import BatchNormParams as BatchNormParams
+from jaxrnn.layers._batch_norm import BatchStatistics as BatchStatistics
+from jaxrnn.layers._batch_norm import batch_norm as batch_norm
+from jaxrnn.layers._batch_norm import fold_statistics as fold_statistics
 from jaxrnn.layers._bidirectional import Directions as Directions
 from jaxrnn.layers._bidirectional import bidirectional as bidirectional
 from jaxrnn.layers._block import block as block
 from jaxrnn.layers._block import classifier as classifier
 from jaxrnn.layers._block import language_model as language_model
+from jaxrnn.layers._concatenate import concatenate as concatenate
 from jaxrnn.layers._dense import DenseParams as DenseParams
 from jaxrnn.layers._dense import dense as dense
 from jaxrnn.layers._dropout import dropout as dropout
@@ -15,6 +20,10 @@ from jaxrnn.layers._gated_mlp import GatedMLPParams as GatedMLPParams
 from jaxrnn.layers._gated_mlp import gated_mlp as gated_mlp
 from jaxrnn.layers._layer_norm import LayerNormParams as LayerNormParams
 from jaxrnn.layers._layer_norm import layer_norm as layer_norm
+from jaxrnn.layers._lift import lift as lift
+from jaxrnn.layers._repeat import repeat as repeat
 from jaxrnn.layers._residual import residual as residual
 from jaxrnn.layers._serial import serial as serial
 from jaxrnn.layers._subsample import subsample as subsample
+from jaxrnn.layers._tied_embed import TiedEmbedParams as TiedEmbedParams
+from jaxrnn.layers._tied_embed import tied_embed as tied_embed

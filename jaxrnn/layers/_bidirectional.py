@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine.flags import side_by_side
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Inside, Layer, Rollout
 
 Merge = Callable[[Any, Any], Any]
 
@@ -94,27 +95,32 @@ def bidirectional(
             layers.backward.initial_carry(params.backward, batch_shape),
         )
 
-    def unroll(params, carry, steps, key):
+    def inside(params, carry, steps, key):
         keys = split_key(key, 2)
         forward_carry, backward_carry = parts_of(carry)
-        forward = layers.forward.unroll(params.forward, forward_carry, steps, keys[0])
-        backward = reversed_backward.unroll(params.backward, backward_carry, steps, keys[1])
+        runs = Directions(
+            look_inside(layers.forward, params.forward, forward_carry, steps, keys[0]),
+            look_inside(reversed_backward, params.backward, backward_carry, steps, keys[1]),
+        )
+        forward, backward = runs.forward.rollout, runs.backward.rollout
         flags, outputs = side_by_side(layers, (forward, backward), steps)
-        return Rollout(
+        rollout = Rollout(
             Directions(forward.carry, backward.carry),
             _merged(merge_fn, *outputs),
             Directions(forward.info, backward.info),
             flags,
         )
+        return Inside(rollout, lambda: Directions(*(run.carries() for run in runs)), lambda: runs)
 
     return Layer(
         init=init,
         initial_carry=initial_carry,
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=num_outputs,
         causal=False,
         num_feature_axes=layers.forward.num_feature_axes,
         roles=Directions(layers.forward.roles, layers.backward.roles),
+        inside=inside,
     )
 
 

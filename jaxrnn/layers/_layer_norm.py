@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
 from jaxrnn.types import Layer
@@ -48,10 +49,7 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
         Array([[-1.,  1.],
                [ 0.,  0.]], dtype=float32)
     """
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-        raise TypeError(f"epsilon must be a float, got {epsilon!r}.")
-    if not epsilon > 0:
-        raise ValueError(f"epsilon must be above 0, got {epsilon}.")
+    checks.above_zero(epsilon, "epsilon")
 
     def init(key, num_inputs):
         del key

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine.flags import check_keeps_steps
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer
+from jaxrnn.types import Cell, Inside, Layer
 
 
 @model_factory
@@ -51,8 +52,9 @@ def residual(layer: Cell | Layer) -> Layer:
         num_outputs(num_inputs)
         return inner.init(key, num_inputs)
 
-    def unroll(params, carry, steps, key):
-        rollout = inner.unroll(params, carry, steps, key)
+    def inside(params, carry, steps, key):
+        run = look_inside(inner, params, carry, steps, key)
+        rollout = run.rollout
         num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
         check_keeps_steps(inner, rollout, num_steps, "to be residual")
         shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, steps.xs))
@@ -60,6 +62,9 @@ def residual(layer: Cell | Layer) -> Layer:
             raise ValueError(
                 f"layer must keep the shape to be residual, got outputs {shape} for xs {wanted}."
             )
-        return rollout._replace(outputs=jax.tree.map(jnp.add, steps.xs, rollout.outputs))
+        outputs = jax.tree.map(jnp.add, steps.xs, rollout.outputs)
+        return Inside(rollout._replace(outputs=outputs), run.carries, lambda: (run,))
 
-    return inner._replace(init=init, unroll=unroll, num_outputs=num_outputs)
+    return inner._replace(
+        init=init, unroll=rollout_of(inside), num_outputs=num_outputs, inside=inside
+    )

@@ -3,11 +3,12 @@
 import jax
 
 from jaxrnn.engine.flags import outputs_as_steps
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Inside, Layer, Rollout
 
 
 @model_factory
@@ -63,18 +64,19 @@ def serial(*layers: Cell | Layer) -> Layer:
             for layer, layer_params in with_params(params)
         )
 
-    def unroll(params, carry, steps, key):
-        rollouts, flags = [], None
+    def inside(params, carry, steps, key):
+        runs, flags = [], None
         keys = split_key(key, len(stack))
         for (layer, layer_params), layer_carry, layer_key in zip(
             with_params(params), parts_of(carry), keys, strict=True
         ):
-            rollouts.append(layer.unroll(layer_params, layer_carry, steps, layer_key))
-            if rollouts[-1].flags is not None:
-                flags = rollouts[-1].flags
-            steps = outputs_as_steps(layer, rollouts[-1], steps)
-        carries, _, infos, _ = zip(*rollouts, strict=True)
-        return Rollout(carries, steps.xs, infos, flags)
+            runs.append(look_inside(layer, layer_params, layer_carry, steps, layer_key))
+            rollout = runs[-1].rollout
+            flags = flags if rollout.flags is None else rollout.flags
+            steps = outputs_as_steps(layer, rollout, steps)
+        carries, _, infos, _ = zip(*(run.rollout for run in runs), strict=True)
+        rollout = Rollout(carries, steps.xs, infos, flags)
+        return Inside(rollout, lambda: tuple(run.carries() for run in runs), lambda: tuple(runs))
 
     def num_outputs(num_inputs):
         for layer in stack:
@@ -84,9 +86,10 @@ def serial(*layers: Cell | Layer) -> Layer:
     return Layer(
         init=init,
         initial_carry=initial_carry,
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=num_outputs,
         causal=all(layer.causal for layer in stack),
         num_feature_axes=stack[0].num_feature_axes,
         roles=tuple(layer.roles for layer in stack),
+        inside=inside,
     )

@@ -10,7 +10,7 @@ def stateless(
     init: Callable[..., Any],
     apply: Callable[[Any, Any], Any],
     num_outputs: Callable[[int], int],
-    num_feature_axes: int = 1,
+    num_feature_axes: Any = 1,
 ) -> Layer:
     """Makes a layer without memory from a function of one step's input.
 
@@ -22,7 +22,7 @@ def stateless(
         init: `(key, num_inputs) -> params`.
         apply: `(params, xs) -> ys`, on any leading axes.
         num_outputs: `(num_inputs) -> int`.
-        num_feature_axes: number of axes of x after batch and time.
+        num_feature_axes: number of axes of x after batch and time, as in `Layer`.
 
     Returns:
         The layer, with the carry `()`.

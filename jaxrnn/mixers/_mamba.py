@@ -45,6 +45,7 @@ def mamba(
     conv_width: int = 4,
     dt_rank: int | None = None,
     discretization: str = "euler",
+    step_rescale: float = 1.0,
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
@@ -64,6 +65,7 @@ def mamba(
         conv_width: width of the convolution, in real steps of the sequence.
         dt_rank: rank of the projection that makes Δ; None is ⌈D/16⌉.
         discretization: as in `s6`: "euler", which the paper's code uses, or "zoh".
+        step_rescale: factor of every Δ, as in `s6`; the convolution still counts samples.
         evaluator: how the recurrence is evaluated; None is chunks of √T steps.
         param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
@@ -73,7 +75,8 @@ def mamba(
 
     Raises:
         TypeError: A size is not an int.
-        ValueError: A size is below 1, or `discretization` is neither "euler" nor "zoh".
+        ValueError: A size is below 1, `discretization` is neither "euler" nor "zoh", or
+            `step_rescale` is not above 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -85,7 +88,11 @@ def mamba(
     """
     checks.positive(expansion, "expansion")
     checks.positive(conv_width, "conv_width")
-    options: dict[str, Any] = {"discretization": discretization, "param_dtype": param_dtype}
+    options: dict[str, Any] = {
+        "discretization": discretization,
+        "step_rescale": step_rescale,
+        "param_dtype": param_dtype,
+    }
     cell = s6(state_size, dt_rank=dt_rank, **options)
     evaluate = chunked(sqrt_size, associative()) if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")

@@ -1,5 +1,6 @@
 """The Mamba-2 mixer: matrix memories with a scalar decay, as a recurrence or as attention."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
+from jaxrnn.cells._eigenvalues import check_rescale, log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
@@ -75,12 +76,13 @@ def mamba2(
     head_width: int = 64,
     expansion: int = 2,
     conv_width: int = 4,
+    step_rescale: float = 1.0,
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
     """The Mamba-2 mixer, whose state space with a scalar decay is also masked attention.
 
-        z, v, δ = x W;   u, B, C = silu(causal_conv(v));   Δ = softplus(δ + dt_bias)
+        z, v, δ = x W;   u, B, C = silu(causal_conv(v));   Δ = step_rescale · softplus(δ + dt_bias)
         hₜ = exp(Δ A) hₜ₋₁ + Δ uₜ Bₜᵀ,  yₜ = hₜ Cₜ + skip uₜ      for each head, A = -exp(a_log)
         y = rms_norm(y ⊙ silu(z)) ⊙ norm_scale W_output
 
@@ -102,6 +104,8 @@ def mamba2(
         head_width: P, a divisor of H.
         expansion: H = expansion * D.
         conv_width: width of the convolution, in real steps of the sequence.
+        step_rescale: factor of every Δ, for the same parameters at another sampling rate: 2 for
+            every second sample. The convolution still counts samples.
         evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
         param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
@@ -111,7 +115,8 @@ def mamba2(
 
     Raises:
         TypeError: A size is not an int.
-        ValueError: A size is below 1, or (in `init`) `head_width` does not divide H.
+        ValueError: A size is below 1, `step_rescale` is not above 0, or (in `init`) `head_width`
+            does not divide H.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -123,7 +128,7 @@ def mamba2(
     """
     checks.positive(expansion, "expansion")
     checks.positive(conv_width, "conv_width")
-    ssm = ssd(state_size, head_width, param_dtype)
+    ssm = ssd(state_size, head_width, param_dtype, step_rescale=step_rescale)
     evaluate = chunkwise(64) if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, ssm)
@@ -177,13 +182,16 @@ def _rms_norm(ys: Any) -> Any:
     return ys * lax.rsqrt((ys * ys).mean(axis=-1, keepdims=True) + EPSILON)
 
 
-def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cell:
+def ssd(
+    state_size: int, head_width: int, param_dtype: Any = jnp.float32, *, step_rescale: float = 1.0
+) -> Cell:
     """The recurrence of `mamba2`: a linear cell that reads u, B, C and δ in one array.
 
     Args:
         state_size: N.
         head_width: P.
         param_dtype: dtype of the parameters.
+        step_rescale: factor of every Δ.
 
     Returns:
         The cell, `[..., num_heads*P + 2*N + num_heads] -> [..., num_heads*P]`, with `SSDParams`
@@ -191,6 +199,7 @@ def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cel
     """
     checks.positive(state_size, "state_size")
     checks.positive(head_width, "head_width")
+    check_rescale(step_rescale)
 
     def count_heads(num_inputs):
         num_heads, rest = divmod(num_inputs - 2 * state_size, head_width + 1)
@@ -211,12 +220,12 @@ def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cel
         )
 
     def project(params, x):
-        step = _step(params, x, state_size)
+        step = _step(params, x, state_size, step_rescale)
         write = (step.dt[..., None] * step.u)[..., None] * step.b[..., None, None, :]
         return jnp.exp(step.log_a)[..., None, None], write
 
     def emit(params, h, x):
-        step = _step(params, x, state_size)
+        step = _step(params, x, state_size, step_rescale)
         return _output(params, jnp.einsum("...hpn,...n->...hp", h, step.c), step)
 
     def carry_shape(params):
@@ -226,17 +235,17 @@ def ssd(state_size: int, head_width: int, param_dtype: Any = jnp.float32) -> Cel
         return count_heads(num_inputs) * head_width
 
     cell = linear_cell(init, project, carry_shape, num_outputs, emit)
-    return cell._replace(pairwise=_pairwise)
+    return cell._replace(pairwise=functools.partial(_pairwise, step_rescale))
 
 
-def _step(params: SSDParams, x: Any, state_size: int) -> SSDStep:
+def _step(params: SSDParams, x: Any, state_size: int, step_rescale: float) -> SSDStep:
     num_heads = len(params.a_log)
     num_units = x.shape[-1] - 2 * state_size - num_heads
     u, b, c, delta = jnp.split(
         x, [num_units, num_units + state_size, num_units + 2 * state_size], axis=-1
     )
     u = u.reshape(*u.shape[:-1], num_heads, num_units // num_heads)
-    dt = jax.nn.softplus(delta + params.dt_bias)
+    dt = step_rescale * jax.nn.softplus(delta + params.dt_bias)
     return SSDStep(u, b, c, dt, dt * -jnp.exp(params.a_log))
 
 
@@ -245,7 +254,7 @@ def _output(params: SSDParams, ys: Any, step: SSDStep) -> Any:
     return ys.reshape(*ys.shape[:-2], ys.shape[-2] * ys.shape[-1])
 
 
-def _pairwise(params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
+def _pairwise(step_rescale: float, params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
     """All steps at once, as attention without a softmax, weighted by decays.
 
     A masked step has a = 1 and Δ = 0: it keeps the memory and writes nothing.
@@ -255,7 +264,7 @@ def _pairwise(params: SSDParams, carry: Any, z: Any, steps: Steps) -> Any:
     del z
     xs, mask, reset = steps
     params = widened(params)
-    step = _step(params, in_compute_dtype(params, xs), carry.h.shape[-1])
+    step = _step(params, in_compute_dtype(params, xs), carry.h.shape[-1], step_rescale)
     log_a, dt = (jnp.moveaxis(leaf, 0, -1) for leaf in (step.log_a, step.dt))
     if mask is not None:
         log_a, dt = (jnp.where(by_head(mask), leaf, 0) for leaf in (log_a, dt))

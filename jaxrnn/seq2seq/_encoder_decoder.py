@@ -8,11 +8,14 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.keys import split_key
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.unroll import unroll
+from jaxrnn.factories import ModelValue, model_factory
 from jaxrnn.generation._beam_search import beam_search
 from jaxrnn.generation._decoding import generate
 from jaxrnn.generation._teacher_forcing import teacher_forced
+from jaxrnn.seq2seq._bridges import Bridge, batched, received
 from jaxrnn.seq2seq._cross_attention import Memory, source_memory
 from jaxrnn.seq2seq._packed_sources import (
     PackedCarry,
@@ -20,6 +23,7 @@ from jaxrnn.seq2seq._packed_sources import (
     read_sources,
     without_memory,
 )
+from jaxrnn.seq2seq._record import EncoderDecoder, EncoderDecoderParams
 from jaxrnn.seq2seq._scores import Score
 from jaxrnn.seq2seq._writers import (
     Writer,
@@ -31,58 +35,7 @@ from jaxrnn.seq2seq._writers import (
 from jaxrnn.types import Cell, Layer, Steps
 
 
-class EncoderDecoderParams(NamedTuple):
-    """`encoder`, and `decoder`: a tuple for decoder, attention if there is any, and readout.
-
-    Attention has the score's parameters, with an `attention_cell` `AttentionCellParams(cell,
-    score)`, and with `input_feeding` `InputFeedingParams(cell, score, kernel)`.
-    """
-
-    encoder: Any
-    decoder: Any
-
-
-class EncoderDecoder(NamedTuple):
-    """A map from a source to another sequence, as a record of pure functions.
-
-    A row may hold several sources (`pack` makes such rows): `source_reset` says where each begins
-    and `reset` where each sequence of the target does. Sequence k of the target then reads source
-    k and nothing of the others, and gives what the pair gives in a row of its own, in values and
-    gradients; without a source k it is written as from a source without a real step. It does not
-    matter whether the first sequence of a row is flagged. The encoder, where the decoder starts
-    from its carry, and all that writes then run step by step and draw noise for every step anew.
-
-    Attributes:
-        init: `(key, num_source_inputs, num_inputs) -> params`.
-        encode: `(params, source, *, mask=None, reset=None, key=None) -> carry`: what the decoder
-            starts from. With `reset` it is a `PackedCarry`, from which a reset moves on to the next
-            source; without it a tuple, and a reset drops the source.
-        decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
-            `unroll`, `step`, `free_run`; layers for sources of the same size are equal. TypeError
-            for any other carry.
-        teacher_forced: `(params, source, xs, *, source_mask=None, source_reset=None, mask=None,
-            reset=None, key=None) -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs
-            `[..., T]`, each with a start token before it. ValueError where one reset is given
-            without the other.
-        generate: `(params, source, prompt, num_steps, *, source_mask=None, source_reset=None,
-            reset=None, **choice) -> Generated`: `generate` with its arguments; the prompt is the
-            start token. In a row of several sources it goes on with the sequence in which the
-            prompt ends.
-        beam_search: `(params, source, start, *, source_mask=None, **search) -> Hypotheses`:
-            `beam_search` with its arguments; `start` `[...]` is the start token of each row, which
-            holds one source.
-        roles: What the parameters are for, as in `Cell`.
-    """
-
-    init: Callable[..., EncoderDecoderParams]
-    encode: Callable[..., Any]
-    decoder: Callable[[Any], Layer]
-    teacher_forced: Callable[..., Any]
-    generate: Callable[..., Any]
-    beam_search: Callable[..., Any]
-    roles: Any = None
-
-
+@model_factory
 def encoder_decoder(
     encoder: Cell | Layer,
     decoder: Cell | Layer,
@@ -92,7 +45,7 @@ def encoder_decoder(
     attention_cell: Cell | None = None,
     input_feeding: Cell | Layer | None = None,
     reverse_source: bool = False,
-    bridge: Callable[[Any], Any] | None = None,
+    bridge: Callable[[Any], Any] | Bridge | None = None,
 ) -> EncoderDecoder:
     """Reads a source, then writes another sequence from what it kept of it.
 
@@ -125,16 +78,17 @@ def encoder_decoder(
         input_feeding: a cell without noise of its own, or a causal layer, that y enters.
         reverse_source: whether the source is read from its end.
         bridge: `(carry of the encoder) -> carry of the decoder`, or of the cell after it if there
-            is one, or -> None for its own initial carry. None hands the carry on; then both must
-            have the same structure.
+            is one, or -> None for its own initial carry; or a learned `Bridge`, such as
+            `dense_bridge()`. None hands the carry on; then both must have the same structure.
 
     Returns:
         The `EncoderDecoder`.
 
     Raises:
         TypeError: A part is neither a Cell nor a Layer, `attention` is not a Score,
-            `attention_cell` not a Cell, `bridge` not a function, `reverse_source` not a bool; or
-            (in `encode`) the carry handed over has another structure or dtype than it should.
+            `attention_cell` not a Cell, `bridge` neither a function nor a Bridge, `reverse_source`
+            not a bool; or (in `encode`) the carry handed over has another structure or dtype than
+            it should.
         ValueError: The decoder, the readout or `input_feeding` is not causal; there is an
             `attention_cell` or `input_feeding` without `attention`, or both; one of them draws
             noise or reads anything but one vector a step; or (in `encode`) the carry has other
@@ -185,8 +139,8 @@ def encoder_decoder(
          [False False False  True  True]]
     """
     checks.boolean(reverse_source, "reverse_source")
-    if bridge is not None and not callable(bridge):
-        raise TypeError(f"bridge must be a function or None, got {bridge!r}.")
+    if bridge is not None and not isinstance(bridge, Bridge) and not callable(bridge):
+        raise TypeError(f"bridge must be a function, a Bridge or None, got {bridge!r}.")
     if attention is not None and not isinstance(attention, Score):
         raise TypeError(f"attention must be a Score, such as dot_score(64); got {attention!r}.")
     reader = _Reader(as_layer(encoder, "encoder"), bool(reverse_source), bridge)
@@ -211,21 +165,37 @@ class _Reader(NamedTuple):
 
     layer: Layer
     reverse: bool
-    bridge: Callable[[Any], Any] | None
+    bridge: Callable[[Any], Any] | Bridge | None
+
+
+class _WholeFields(NamedTuple):
+    reader: _Reader
+    writer: Writer
+
+
+class _Whole(ModelValue, _WholeFields):
+    """Both parts as a value, so that parameters are compared with those of equal models."""
+
+    def init(self, key: Any, num_source_inputs: int, num_inputs: int) -> EncoderDecoderParams:
+        """The parameters of both parts, and of a bridge that has some."""
+        (layer, _, bridge), writer = self
+        encoder_key, decoder_key = jax.random.split(key)
+        stack = writer.stack(1, layer.num_outputs(num_source_inputs))
+        encoder = layer.init(encoder_key, num_source_inputs)
+        params = EncoderDecoderParams(encoder, stack.init(decoder_key, num_inputs))
+        if not isinstance(bridge, Bridge):
+            return params
+        carries = layer.initial_carry(encoder), _own_initial(writer, params)
+        return params._replace(bridge=bridge.init(jax.random.fold_in(key, 2), *carries))
 
 
 def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
     """The record, from how a source is read and how a target is written."""
-    without_source = writer.stack(0, 1)
-
-    def init(key, num_source_inputs, num_inputs):
-        encoder_key, decoder_key = jax.random.split(key)
-        stack = writer.stack(1, reader.layer.num_outputs(num_source_inputs))
-        return EncoderDecoderParams(
-            reader.layer.init(encoder_key, num_source_inputs), stack.init(decoder_key, num_inputs)
-        )
+    whole, without_source = _Whole(reader, writer), writer.stack(0, 1)
 
     def encode(params, source, *, mask=None, reset=None, key=None):
+        source = checks.arrays(source, "source")
+        check_params(whole, params, width_of(reader.layer, source), None)
         start = _start if reset is None else _packed_start
         return start(reader, writer, params, Steps(source, mask, reset), key)
 
@@ -267,8 +237,9 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
                 f"written from source k of that row; got {given} alone."
             )
 
-    roles = EncoderDecoderParams(reader.layer.roles, without_source.roles)
-    return EncoderDecoder(init, encode, decoder, forced, written, searched, roles)
+    bridge_roles = reader.bridge.roles if isinstance(reader.bridge, Bridge) else None
+    roles = EncoderDecoderParams(reader.layer.roles, without_source.roles, bridge_roles)
+    return EncoderDecoder(whole.init, encode, decoder, forced, written, searched, roles)
 
 
 def _start(reader, writer, params, steps, key):
@@ -279,10 +250,11 @@ def _start(reader, writer, params, steps, key):
     )
     initial = writer.stack(0, 1).initial_carry(params.decoder, batch_shape)
     own, _ = writer.parts.found(initial)
-    received = _received(rollout.carry, reader.bridge, own, writer.receiver)
+    bridge = _bridge(reader, writer, params, len(batch_shape))
+    start = received(rollout.carry, bridge, own, writer.receiver)
     mask = steps.mask if rollout.flags is None else rollout.flags.mask
     memory = _memory(writer, params, rollout.outputs, mask)
-    return writer.parts.placed(initial, received, memory)
+    return writer.parts.placed(initial, start, memory)
 
 
 def _packed_start(reader, writer, params, steps, key):
@@ -296,9 +268,8 @@ def _packed_start(reader, writer, params, steps, key):
     )
     starts, _ = writer.parts.found(after_each)
     if hands_on:
-        axis = len(batch_shape)
-        bridge = reader.bridge and jax.vmap(reader.bridge, in_axes=axis, out_axes=axis)
-        starts = _received(read.carries, bridge, starts, writer.receiver)
+        bridge = _bridge(reader, writer, params, len(batch_shape), of_many=True)
+        starts = received(read.carries, bridge, starts, writer.receiver)
     return PackedCarry(
         index=jnp.full(batch_shape, -1, jnp.int32),
         source_index=read.index,
@@ -308,9 +279,25 @@ def _packed_start(reader, writer, params, steps, key):
     )
 
 
+def _bridge(reader, writer, params, num_batch_axes, of_many=False):
+    """`carry -> carry`, or None; for many carries of a row, which have an axis after the batch."""
+    if isinstance(reader.bridge, Bridge):
+        initial = _own_initial(writer, params)
+        return batched(reader.bridge, params.bridge, initial, num_batch_axes + of_many)
+    if not of_many or reader.bridge is None:
+        return reader.bridge
+    return jax.vmap(reader.bridge, in_axes=num_batch_axes, out_axes=num_batch_axes)
+
+
+def _own_initial(writer, params):
+    """The initial carry of what starts from the encoder's, without batch axes."""
+    return writer.parts.found(writer.stack(0, 1).initial_carry(params.decoder))[0]
+
+
 def _hands_on(reader, params, batch_shape):
     """Whether the receiver is given the encoder's carry after each source."""
-    if reader.bridge and reader.bridge(reader.layer.initial_carry(params, batch_shape)) is None:
+    is_function = reader.bridge is not None and not isinstance(reader.bridge, Bridge)
+    if is_function and reader.bridge(reader.layer.initial_carry(params, batch_shape)) is None:
         return False
     if not reader.layer.causal:
         raise ValueError(
@@ -370,23 +357,3 @@ def _rows(layer: Layer, xs: Any, name: str) -> tuple[int, ...]:
 def _kind(tree: Any) -> str:
     """What an error says of a tree that may be large."""
     return f"a tuple of {len(tree)}" if type(tree) is tuple else type(tree).__name__
-
-
-def _received(carry: Any, bridge: Any, expected: Any, receiver: str) -> Any:
-    """The first carry of the receiver, from the encoder's last one."""
-    if bridge is None:
-        without = f"without a bridge{_bridge_hint(carry, expected)}"
-        name = f"the last carry of encoder, which {receiver} starts from {without},"
-    else:
-        carry, name = bridge(carry), f"the carry that bridge gives to {receiver}"
-        if carry is None:
-            return expected
-    checks.same_tree(carry, expected, name)
-    return carry
-
-
-def _bridge_hint(carry, expected):
-    """What to say where the encoder's last layer alone has the carry that is expected."""
-    wanted = jax.tree.structure((expected,))
-    fits = type(carry) is tuple and jax.tree.structure(carry[-1:]) == wanted
-    return " (bridge=lambda carry: carry[-1] takes that of its last layer)" if fits else ""

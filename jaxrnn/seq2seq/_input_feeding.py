@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.engine.flags import check_keeps_steps
+from jaxrnn.engine.inside import one_step
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import held, restarted, select, zero_masked
 from jaxrnn.engine.precision import compute_dtype, in_compute_dtype
@@ -112,12 +112,10 @@ def input_feeding(
             attended = restarted(attended, fresh.attended, reset)
             dropped = dropped if reset is None else dropped | reset
             read = Steps(jnp.concatenate([x, attended], axis=-1), mask, reset)
-            one_step = jax.tree.map(lambda leaf: leaf[None], read)
-            rollout = stepping.unroll(params.cell, state, one_step, fold_in(key, index))
-            check_keeps_steps(stepping, rollout, 1, "to be fed its output")
-            ds = in_compute_dtype(params, rollout.outputs)
-            context, weights = look(score, params.score, carry.memory, ds, dropped[None])
-            y = jnp.tanh(jnp.concatenate([context, ds], axis=-1)[0] @ params.kernel)
+            rollout = one_step(stepping, params.cell, state, read, fold_in(key, index))
+            d = in_compute_dtype(params, rollout.outputs)
+            context, weights = look(score, params.score, carry.memory, d[None], dropped[None])
+            y = jnp.tanh(jnp.concatenate([context[0], d], axis=-1) @ params.kernel)
             return (rollout.carry, held(y, attended, mask), dropped), (y, weights[0])
 
         start = carry.cell, carry.attended, jnp.zeros(batch_shape, bool)

@@ -1,5 +1,6 @@
 """Rows that hold several sources, and the sequences written from them, one from each."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -7,10 +8,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, compiled, naming_params
-from jaxrnn.engine.flags import check_keeps_steps
+from jaxrnn.engine.arguments import Call, compiled
+from jaxrnn.engine.inside import one_step, step_by_step
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import restarted, taken, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.engine.time import backwards, time_back, time_first
@@ -100,8 +102,9 @@ def read_sources(
     steps = Call.checked(layer, *steps, time_major=False).steps
     if steps.mask is None:
         steps = steps._replace(mask=jnp.ones_like(steps.reset))
-    with naming_params(layer, params, steps.xs):
-        return compiled(_read_sources, layer, reverse, with_carries)(params, steps, key)
+    check_params(layer, params, width_of(layer, steps.xs), name="params.encoder")
+    arrays = params, steps, key
+    return compiled(_read_sources, (layer, reverse, with_carries), arrays)(*arrays)
 
 
 def _read_sources(layer, reverse, with_carries, params, steps, key):
@@ -126,17 +129,7 @@ def _read_sources(layer, reverse, with_carries, params, steps, key):
 
 def _with_carries(layer):
     """The layer run step by step, with outputs `(y, carry)`."""
-
-    def unroll(params, carry, steps, key):
-        def advance(carry, inputs):
-            index, one = inputs
-            rollout = layer.unroll(params, carry, _one_step(one), fold_in(key, index))
-            check_keeps_steps(layer, rollout, 1, "to hand on its carry after each source")
-            return rollout.carry, (rollout.outputs[0], rollout.carry)
-
-        return Rollout(*lax.scan(advance, carry, (jnp.arange(steps.reset.shape[0]), steps)))
-
-    return layer._replace(unroll=unroll)
+    return layer._replace(unroll=functools.partial(step_by_step, layer))
 
 
 def _after_each(index, carries, initial, reverse):
@@ -160,7 +153,7 @@ def _after_each(index, carries, initial, reverse):
         last = jnp.where(index == numbers, steps, -1).max(1, initial=-1)
     # S and -1 are both the entry that is put after the last step.
     with_initial = jax.tree.map(
-        lambda *leaves: jnp.concatenate(leaves), carries, _one_step(initial)
+        lambda leaf, last: jnp.concatenate([leaf, last[None]]), carries, initial
     )
     return taken(with_initial, last)
 
@@ -209,10 +202,9 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
                 own = carry.source_index == number[..., None]
                 memory = memory._replace(mask=memory.mask & own)
             state = parts.placed(state, parts.found(state)[0], memory)
-            rollout = stack.unroll(params, state, _one_step(one), fold_in(key, t))
-            check_keeps_steps(stack, rollout, 1, "to write")
-            made = rollout.outputs, attended_in(rollout.info)
-            return without_memory(rollout.carry, parts), jax.tree.map(lambda leaf: leaf[0], made)
+            rollout = one_step(stack, params, state, one, fold_in(key, t))
+            weights = jax.tree.map(lambda leaf: leaf[0], attended_in(rollout.info))
+            return without_memory(rollout.carry, parts), (rollout.outputs, weights)
 
         steps = steps._replace(reset=None)
         inputs = jnp.arange(num_steps), steps, index, index != before[:-1], starts
@@ -226,7 +218,3 @@ def packed_stack(stack: Layer, parts: Parts, num_source_steps: int) -> Layer:
 def without_memory(carry: Any, parts: Parts) -> Any:
     """The carry of a stack with None for the memory, which no step changes."""
     return parts.placed(carry, parts.found(carry)[0], None)
-
-
-def _one_step(one):
-    return jax.tree.map(lambda leaf: leaf[None], one)

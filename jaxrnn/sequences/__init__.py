@@ -11,6 +11,7 @@ from jaxrnn.sequences._masks import reset_from_segments as reset_from_segments
 from jaxrnn.sequences._packing import Packed as Packed
 from jaxrnn.sequences._packing import pack as pack
 from jaxrnn.sequences._packing import unpack as unpack
+from jaxrnn.sequences._pooling import attention_valid as attention_valid
 from jaxrnn.sequences._pooling import last_valid as last_valid
 from jaxrnn.sequences._pooling import max_valid as max_valid
 from jaxrnn.sequences._pooling import mean_valid as mean_valid

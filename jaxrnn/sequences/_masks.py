@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, concrete
 
 
@@ -155,6 +156,7 @@ def _as_int(value, name):
 
 
 def _as_ints(values, name):
+    checks.array_or_list(values, name)
     known = concrete(values)
     # Concrete values stay numpy: without x64 JAX would cut an int64 id to its lower half.
     ints = jnp.asarray(values) if known is None else known

@@ -12,7 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.loss_arguments import as_weights, wide
 from jaxrnn.engine.masking import as_mask, expand_mask, zero_masked
 
@@ -99,16 +101,61 @@ def max_valid(ys: Any, mask: Any = None) -> Any:
     return _pool(_max, ys, mask)
 
 
+def attention_valid(ys: Any, scores: Any, mask: Any = None) -> Any:
+    """The mean over the real steps of each sequence with weights that are a softmax of scores.
+
+        Σₜ αₜ yₜ,  αₜ = mₜ exp(scoreₜ) / Σₛ mₛ exp(scoreₛ)
+
+    The scores are the caller's, from parameters of its own: `ys @ query` with a learned query, or
+    the hidden layer of Yang et al. 2016 (Hierarchical Attention Networks), as in the example.
+    Computed in at least float32.
+
+    Args:
+        ys: a tree of floating or complex arrays `[..., T, D]`: the axes of `scores` and then any
+            feature axes.
+        scores: `[..., T]`, floating.
+        mask: `[..., T]`, True where a step is real. None: all steps are.
+
+    Returns:
+        A tree like `ys` without the axis T, in its dtypes; zeros where no step is real.
+
+    Raises:
+        TypeError: A leaf is neither floating nor complex, `scores` is not floating, or the mask is
+            not an array of flags.
+        ValueError: A leaf or the mask does not have the axes of `scores`, or these have no time
+            axis.
+
+    Example:
+        >>> ys = jnp.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+        >>> params = {"kernel": jnp.eye(2), "query": jnp.array([1.0, 1.0])}
+        >>> scores = jnp.tanh(ys @ params["kernel"]) @ params["query"]
+        >>> attention_valid(ys, scores, jnp.array([1, 1, 0]))
+        Array([0.5, 0.5], dtype=float32)
+    """
+    scores = checks.array(scores, "scores")
+    if not jnp.issubdtype(scores.dtype, jnp.floating):
+        raise TypeError(f"scores must be floating, got the dtype {scores.dtype}.")
+    if scores.ndim == 0:
+        raise ValueError("scores must have a time axis, got a scalar.")
+    for leaf in jax.tree.leaves(ys):
+        if jnp.shape(leaf)[: scores.ndim] != scores.shape:
+            raise ValueError(
+                f"scores must have the axes that ys starts with, got {scores.shape} "
+                f"for {jnp.shape(leaf)}."
+            )
+    flags = jnp.ones(scores.shape, bool) if mask is None else as_mask(mask, scores.shape)
+    return _pool(functools.partial(_attended, shares=_shares(scores, flags)), ys, flags)
+
+
 def _pool(pool: Callable[[jax.Array, jax.Array], jax.Array], ys: Any, mask: Any) -> Any:
     def pool_leaf(leaf):
-        leaf = jnp.asarray(leaf)
         flags = _leaf_mask(mask, leaf)
         if flags.shape[-1] == 0:
             return jnp.zeros(flags.shape[:-1] + leaf.shape[flags.ndim :], leaf.dtype)
         pooled = pool(leaf, flags)
         return zero_masked(flags.any(-1), pooled)
 
-    return jax.tree.map(pool_leaf, ys)
+    return jax.tree.map(pool_leaf, checks.arrays(ys, "ys"))
 
 
 def _leaf_mask(mask, leaf):
@@ -144,3 +191,21 @@ def _max(leaf, mask):
     if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise TypeError(f"ys must be floating to have a maximum, got {leaf.dtype}.")
     return jnp.where(expand_mask(mask, leaf), leaf, -jnp.inf).max(mask.ndim - 1)
+
+
+def _shares(scores, mask):
+    """The softmax of the scores of real steps, zero elsewhere and where no step is real."""
+    # Before anything is computed, so that NaN in padding reaches no gradient either.
+    scores = jnp.where(mask, wide(scores), -jnp.inf)
+    highest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
+    # Without a real step the highest is -inf, and -inf - -inf is NaN.
+    shares = jnp.exp(scores - lax.stop_gradient(jnp.where(jnp.isneginf(highest), 0, highest)))
+    total = shares.sum(-1, keepdims=True)
+    return shares / jnp.where(total == 0, 1, total)
+
+
+def _attended(leaf, mask, shares):
+    if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        raise TypeError(f"ys must be floating or complex to have a mean, got {leaf.dtype}.")
+    terms = wide(zero_masked(mask, leaf)) * expand_mask(shares, leaf)
+    return terms.sum(mask.ndim - 1).astype(leaf.dtype)

@@ -4,12 +4,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.masking import select
+from jaxrnn.engine.starts import StartsRefused
 from jaxrnn.engine.time import flip_reset
 from jaxrnn.engine.unroll import step, unroll
-from jaxrnn.testing._cases import MASK, RESET, Case, Result, Subject, compiled, is_real, whole
+from jaxrnn.testing._cases import (
+    MASK,
+    PACKED,
+    RESET,
+    STARTED,
+    Case,
+    Result,
+    Subject,
+    compiled,
+    is_real,
+    whole,
+)
 from jaxrnn.testing._compare import LawBroken, assert_same, checks_law, require
 from jaxrnn.testing._rows import ROUNDING, assert_same_result
 from jaxrnn.types import Cell, Layer
@@ -18,7 +31,8 @@ AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
 KEYS = "keys: a key fixes the noise, and a missing one is an error"
 OWNED = "owned: the initial carry shares no memory, so that it may be donated"
 UNSETTLED = "unsettled: a layer does not read masked inputs, whether they are zero or not"
-NOT_CAUSAL = "not causal: step and a carry raise ValueError"
+NOT_CAUSAL = "not causal: step raises ValueError"
+STARTS = "starts: a sequence of a row, given its own start, is what it is alone with that carry"
 
 
 @checks_law(AXES)
@@ -33,7 +47,8 @@ def check_axes(subject: Subject) -> None:
 
     def variants(params, xs):
         initial = subject.initial_carry(shape[:2])
-        flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
+        # Of numpy, because a floating mask must not be traced.
+        flags = {"mask": np.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
         given = run(params, xs, carry=initial, **flags)
         cut = run(params, _until(short, xs))
@@ -124,11 +139,50 @@ def check_not_causal(subject: Subject, case: Case) -> None:
     """A layer that is not causal refuses to stream."""
     x = jax.tree.map(lambda leaf: leaf[:, 0], case.xs)
     carry = subject.record.initial_carry(subject.params, (len(MASK),))
-    for name, call in (
-        ("step", lambda: step(subject.record, subject.params, carry, x)),
-        ("a carry", lambda: unroll(subject.record, subject.params, case.xs, carry=carry)),
-    ):
-        require(_raises(call), NOT_CAUSAL, f"{name} raised no ValueError")
+    is_refused = _raises(lambda: step(subject.record, subject.params, carry, x))
+    require(is_refused, NOT_CAUSAL, "step raised no ValueError")
+
+
+@checks_law(STARTS)
+def check_starts(subject: Subject, case: Case, reached: Any) -> None:
+    """Rows of several sequences with starts, and their sequences one by one with carries.
+
+    Args:
+        subject: what to check; one that cannot take starts raises an error that says so.
+        case: the rows.
+        reached: carries `[B, ...]` that the subject has reached; None for one that is not causal.
+    """
+    rows, num_starts = [PACKED, STARTED], 2
+    xs, mask, reset = jax.tree.map(lambda leaf: leaf[rows], (case.xs, MASK, RESET))
+    number = np.cumsum(reset, axis=1)
+    numbers = np.arange(num_starts + 1)
+    apart = mask[:, None] & (number[:, None] == numbers[:, None])
+
+    def runs(params, xs, reached):
+        if reached is None:
+            reached = unroll(subject.record, params, subject.xs(4, 4)).carry
+        starts = _map(lambda leaf: leaf[:4].reshape(2, num_starts, *leaf.shape[1:]), reached)
+        flags = {"mask": mask, "reset": reset}
+        packed = unroll(subject.record, params, xs, starts=starts, **flags)
+        first = subject.record.initial_carry(params, (len(rows), 1))
+        carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), first, starts)
+        xs = _map(lambda leaf: jnp.repeat(leaf[:, None], num_starts + 1, 1), xs)
+        alone = unroll(subject.record, params, xs, carry=carry, mask=apart)
+        return packed[:2], alone[:2], [run.flags and run.flags.mask for run in (packed, alone)]
+
+    try:
+        *got, masks = jax.device_get(jax.jit(runs)(subject.params, xs, reached))
+    except StartsRefused:
+        return
+    real = [mask if own is None else own for own, mask in zip(masks, (mask, apart), strict=True)]
+    # In both the real steps come row by row and sequence by sequence.
+    outputs = [
+        _map(lambda leaf, at=at: leaf[at], run[1]) for run, at in zip(got, real, strict=True)
+    ]
+    assert_same(STARTS, "outputs", *outputs, tolerance=ROUNDING, axes=("real step",))
+    if subject.causal:
+        last = _map(lambda leaf: leaf[np.arange(len(rows)), number[:, -1]], got[1][0])
+        assert_same(STARTS, "the last carry", got[0][0], last, tolerance=ROUNDING, axes=("row",))
 
 
 def _check_missing_key(noisy):

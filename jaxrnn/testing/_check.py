@@ -46,7 +46,7 @@ def check_cell(
     at the end, resets, and several sequences in a row. They compare values and the gradients of
     params, inputs and carry. The laws: types, purity, carries that may be donated, finite
     derivatives, padding, independent rows, shielded NaN, copied carries, resets, both directions,
-    finite differences, step, one compilation per shape, chunks, axes, evaluators and keys.
+    finite differences, step, one compilation per shape, chunks, axes, starts, evaluators and keys.
 
     Args:
         cell: the cell to check.
@@ -149,6 +149,7 @@ def _check_subject(subject, num_inputs, evaluators, key):
     else:
         calls.check_not_causal(subject, start)
     calls.check_axes(subject)
+    calls.check_starts(subject, start, clean.carry)
     _check_reverse(subject, start, other_xs)
     for number, evaluator in enumerate(evaluators[1:]):
         _check_evaluator(subject, evaluator, f"evaluators[{number}]", case, other_xs, clean)

@@ -13,6 +13,7 @@ from experiments.minimal.task import (
     scale,
     scaled_changes,
     training_changes,
+    with_mean,
 )
 
 
@@ -38,6 +39,13 @@ def test_the_scale_is_the_mean_absolute_change_before_the_cut():
     assert scaled_changes(task, 2).tolist() == [[0.5, -1.5, 50.0], [2.0, 0.0, 5.0]]
 
 
+def test_every_series_comes_beside_the_mean_of_those_to_average():
+    series = np.array([[1.0, 2.0], [3.0, 6.0], [50.0, 70.0]])
+    made = with_mean(series, np.array([True, True, False]))
+    assert made[..., 0].tolist() == series.tolist()
+    assert made[..., 1].tolist() == 3 * [[2.0, 4.0]]
+
+
 def test_training_depends_on_nothing_that_is_tested_on(task):
     assert probes.changed_by_what_is_hidden(task) == []
 
@@ -57,6 +65,16 @@ def test_training_on_an_industry_held_out_is_caught(task, monkeypatch):
 
     monkeypatch.setattr(forecasts, "training_changes", leaking)
     assert probes.changed_by_what_is_hidden(task) == ["autoregression"]
+
+
+def test_a_mean_of_industries_held_out_is_caught(task, monkeypatch):
+    pulled = forecasts.pulled_smoothing
+
+    def leaking(alpha, pull, unit, is_training):
+        return pulled(alpha, pull, unit, np.ones_like(is_training))
+
+    monkeypatch.setattr(forecasts, "pulled_smoothing", leaking)
+    assert probes.changed_by_what_is_hidden(task) == ["smoothing, pulled to the mean"]
 
 
 def test_choosing_by_test_months_is_caught(task, monkeypatch):
@@ -104,6 +122,14 @@ def test_exponential_smoothing_is_that_of_the_notes():
     past = np.array([2.0, 0.0, 4.0])
     smooth = forecasts.exponential_smoothing(0.5)
     assert [smooth(past[:stop], 1)[0] for stop in (1, 2, 3)] == [1, 0.5, 2.25]
+
+
+def test_smoothing_is_pulled_to_the_mean_of_what_is_trained_on_in_its_own_unit():
+    # Levels of 2, 6 and 40 are 2, 3 and 4 units of 1, 2 and 10; the first two have the mean 2.5.
+    past = np.array([[4.0], [12.0], [80.0]])
+    unit, is_training = np.array([[1.0], [2.0], [10.0]]), np.array([True, True, False])
+    pulled = forecasts.pulled_smoothing(0.5, 0.5, unit, is_training)(past, 2)
+    np.testing.assert_allclose(pulled, [2 * [2.25], 2 * [5.5], 2 * [32.5]])
 
 
 def test_the_autoregression_finds_the_weights_of_an_exact_one():

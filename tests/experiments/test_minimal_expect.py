@@ -5,14 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted
 from experiments.minimal import expect
 from experiments.minimal.config import Config
-from experiments.minimal.forecasts import Entry, make_forecasts
+from experiments.minimal.forecasts import (
+    Entry,
+    exponential_smoothing,
+    make_forecasts,
+    one_step_runner,
+)
+from experiments.minimal.model import Setting, with_share
 from experiments.minimal.probes import Difference, PaddingProbe, probe_boundaries, probe_padding
-from experiments.minimal.train import Setting, Trained, initial_params, outputs
+from experiments.minimal.task import with_mean
+from experiments.minimal.train import Trained, initial_params, outputs, train
 
 SERIES = np.random.default_rng(3).normal(size=(3, 24))
+INPUTS = SERIES[..., None]
 
 
 def passes(judge, *parts):
@@ -22,7 +31,7 @@ def passes(judge, *parts):
 def trained(loss):
     history = {"loss": np.asarray(loss)[:, None]}
     fitted = Fitted(None, history, 1, np.zeros(len(loss), bool), 0.0)
-    return Trained("overfit", Setting(4, 25), "sequential", fitted)
+    return Trained("overfit", Setting(4, 25, 0.8), "sequential", fitted)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +64,13 @@ def padding_run(sees_mask=True, reads=True):
 
 
 def test_2_passes_a_mask_and_fails_what_reads_the_padding():
-    measured, right = expect.padding(probe_padding(padding_run(), SERIES, 0))
+    measured, right = expect.padding(probe_padding(padding_run(), INPUTS, 0))
     assert right and measured.startswith("0 of")
-    assert not passes(expect.padding, probe_padding(padding_run(sees_mask=False), SERIES, 0))
+    assert not passes(expect.padding, probe_padding(padding_run(sees_mask=False), INPUTS, 0))
 
 
 def test_2_fails_when_padding_leaves_no_trace_without_a_mask():
-    blind = probe_padding(padding_run(reads=False), SERIES, 0)
+    blind = probe_padding(padding_run(reads=False), INPUTS, 0)
     assert blind.masked == 0 and not passes(expect.padding, blind)
     assert passes(expect.padding, PaddingProbe(0, 5, 100))
 
@@ -87,7 +96,7 @@ def boundary_run(sees_reset=True, sees_carry=True, forgets=False):
     ],
 )
 def test_3_passes_resets_and_fails_a_model_that_mixes_or_forgets(sabotage, passed):
-    differences = probe_boundaries(boundary_run(**sabotage), SERIES, (5, 4, 7))
+    differences = probe_boundaries(boundary_run(**sabotage), INPUTS, (5, 4, 7))
     assert passes(expect.boundaries, differences) is passed
 
 
@@ -139,9 +148,9 @@ def test_4_fails_when_teacher_forcing_is_blind_or_a_score_is_not_finite():
     assert not passes(expect.generation, made._replace(free=endless), SERIES)
 
 
-def entries(gru, stateless, *baselines):
+def entries(hybrid, stateless, *baselines):
     noise = np.abs(np.random.default_rng(0).normal(size=(1, 15, 36)))
-    means = {"GRU": gru, "stateless": stateless}
+    means = {"hybrid": hybrid, "stateless": stateless}
     means |= {f"baseline {number}": value for number, value in enumerate(baselines)}
     return [Entry(name, "", noise + mean, None) for name, mean in means.items()]
 
@@ -230,13 +239,13 @@ def test_6_fails_for_gaps_and_for_failed_seeds_that_are_not_marked_or_too_many(c
 
 
 def test_a_truncation_cuts_the_gradient_and_no_value():
-    params = jax.tree.map(lambda leaf: leaf[0], initial_params(Setting(3, 1), np.arange(1)))
-    xs = jnp.asarray(SERIES[:, :10, None], jnp.float32)
+    params = jax.tree.map(lambda leaf: leaf[0], initial_params(Setting(3, 1, 0.8), np.arange(1)))
+    xs = with_mean(jnp.asarray(SERIES[:, :10], jnp.float32))
     made, reached = {}, {}
     for truncation in (4, 120):
 
         def last(xs, truncation=truncation):
-            ys = outputs(Setting(3, truncation), params, xs)
+            ys = outputs(Setting(3, truncation, 0.8), params, xs)
             return ys[:, 9].sum(), ys
 
         (_, ys), gradient = jax.jit(jax.value_and_grad(last, has_aux=True))(xs)
@@ -247,10 +256,24 @@ def test_a_truncation_cuts_the_gradient_and_no_value():
 
 
 def test_a_stateless_model_sees_the_last_change_alone():
-    params = jax.tree.map(lambda leaf: leaf[0], initial_params(Setting(3, 1), np.arange(1)))
-    xs = jnp.asarray(SERIES[:, :10, None], jnp.float32)
+    params = jax.tree.map(lambda leaf: leaf[0], initial_params(Setting(3, 1, 0.8), np.arange(1)))
+    xs = with_mean(jnp.asarray(SERIES[:, :10], jnp.float32))
     changed = xs.at[:, :9].add(1.0)
     for stateless in (True, False):
-        setting = Setting(3, 120, stateless)
+        setting = Setting(3, 120, 0.8, stateless=stateless)
         one, other = (outputs(setting, params, some)[:, 9] for some in (xs, changed))
         assert bool((one == other).all()) is stateless
+
+
+def test_without_its_correction_a_trained_hybrid_is_exponential_smoothing(tmp_path):
+    setting = Setting(3, 120, 0.6, ahead=3)
+    checkpoints = Checkpoints(tmp_path, {})
+    trained = train(CONFIG, "test", setting, SERIES, checkpoints, lambda epochs: None)
+    params = trained.fitted.params
+    made, smoothed = (
+        one_step_runner(setting, with_share(params, share))(SERIES) for share in (1.0, 0.0)
+    )
+    smooth = exponential_smoothing(0.6)
+    expected = [smooth(SERIES[:, :month], 1)[:, 0] for month in range(1, SERIES.shape[1])]
+    np.testing.assert_allclose(smoothed, np.stack(2 * [np.stack(expected, 1)]), atol=1e-6)
+    assert np.abs(made - smoothed).max() > 1e-3

@@ -7,10 +7,10 @@ import pytest
 from experiments.frame import cli
 from experiments.minimal.config import Config
 from experiments.minimal.measure import settings_to_choose_from
-from experiments.minimal.train import Setting
+from experiments.minimal.model import Setting
 
 SMALL = ["--seeds", "1", "--updates", "25", "--overfit-updates", "25", "--widths", "4"]
-SMALL += ["--truncations", "120", "--horizon", "2"]
+SMALL += ["--truncations", "120", "--aheads", "1", "--horizon", "2"]
 FIGURES = ["baselines.png", "boundaries.png", "forecasts.png", "horizons.png", "training.png"]
 ROWS = ["errors.csv", "metrics.csv", "results.csv", "verdicts.json"]
 
@@ -50,12 +50,13 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
         ("overfit", "ok", "False"),
         ("overfit", "failed", "True"),
         ("choice", "ok", "False"),
+        ("choice", "ok", "False"),
         ("test", "ok", "False"),
         ("test", "ok", "False"),
     ]
     assert {row["evaluator"] for row in seeds} == {"sequential()"}
-    assert len(rows(whole / "metrics.csv")) == 5 * 25
-    assert len(rows(whole / "errors.csv")) == 9 * 15 * 36
+    assert len(rows(whole / "metrics.csv")) == 6 * 25
+    assert len(rows(whole / "errors.csv")) == 10 * 15 * 36
     report = (whole / "report.html").read_text()
     assert report.count("data:image/png;base64,") == len(FIGURES)
     for expected in ("1 overfits a short sequence", "seasonal naive with drift", "best baseline"):
@@ -63,9 +64,10 @@ def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_sam
 
 
 def test_the_settings_to_choose_from_are_a_cross():
-    config = Config(widths=(8, 16, 32), truncations=(1, 6, 120))
-    widths, truncations = [(8, 120), (16, 120), (32, 120)], [(16, 1), (16, 6)]
-    assert settings_to_choose_from(config) == [Setting(*pair) for pair in widths + truncations]
+    config = Config(widths=(8, 16, 32), truncations=(1, 6, 120), aheads=(1, 3))
+    sizes = [(8, 120, 1), (16, 120, 1), (32, 120, 1), (16, 1, 1), (16, 6, 1), (16, 120, 3)]
+    expected = [Setting(width, truncation, 0.7, ahead) for width, truncation, ahead in sizes]
+    assert settings_to_choose_from(config, 0.7) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,7 @@ def test_the_settings_to_choose_from_are_a_cross():
         (["--widths"], "--widths"),
         (["--truncations", "6", "6"], "--truncations must be one or more from 1 on, each once"),
         (["--test-from", "2015"], "--test-from must be from 2012 to 2014, got 2015"),
+        (["--aheads", "0"], "--aheads must be one or more from 1 on, each once, got 0"),
         (["--horizon", "13"], "--horizon must be from 2 to 12, got 13"),
         (["--learning-rate", "inf"], "--learning-rate must be finite and above 0, got inf"),
         (["--seeds", "0"], "--seeds must be at least 1, got 0"),

@@ -14,7 +14,7 @@ from experiments.tagging.expect import judged
 from experiments.tagging.layouts import Comparison, Layout
 from experiments.tagging.measure import Results
 from experiments.tagging.report import report
-from experiments.tagging.train import Tagged, initial_params, make_loss, make_model
+from experiments.tagging.train import BOTH, CHAIN, MODELS, Tagged, make_tagger
 
 SMALL = Config(
     num_params=2500, num_features=4, seeds=1, epochs=2, rows=8, row_length=128,
@@ -34,24 +34,25 @@ def few_files():
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, compiled_once):
-    """Those of a run of the forward model, and the same again in the name of the other one."""
+    """Those of a run of the forward model, and the same again in the names of the others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "DIRECTIONS", ("forward",))
+        patch.setattr(measure, "MODELS", ("forward",))
         patch.setattr(layouts, "NUM_BUCKETS", 1)
         *_, last = measure.measure(SMALL, Checkpoints(tmp_path_factory.mktemp("run"), {}))
-    both = (
-        tuple(one._replace(direction=name) for name in ("forward", "bidirectional"))
+    again = (
+        tuple(one._replace(model=name) for name in MODELS)
         for (one,) in (last.tagged, last.comparisons)
     )
-    return Results(*last[:3], *both)
+    return Results(*last[:3], *again)
 
 
-def test_packed_and_padded_have_the_same_gradient(x64):
+@pytest.mark.parametrize("name", [BOTH, CHAIN])
+def test_packed_and_padded_have_the_same_gradient(name, x64):
     paragraphs = sorted(task.make_task(True, 128).training.paragraphs, key=lambda p: len(p.labels))
     some = [one for one in paragraphs if len(one.labels) > 3][:12]
-    model = make_model("bidirectional", Config(num_params=2500, num_features=3))
-    params = jax.tree.map(lambda leaf: leaf.astype("float64"), initial_params(model, 0))
-    loss = jax.jit(jax.value_and_grad(make_loss(model)))
+    tagger = make_tagger(name, Config(num_params=2500, num_features=3))
+    params = jax.tree.map(lambda leaf: leaf.astype("float64"), tagger.init(0))
+    loss = jax.jit(jax.value_and_grad(tagger.loss))
     length = len(some[-1].labels) + 5
     packed, (alone,) = task.packed_rows(some, 12, length), task.padded_rows(some, 12, length)
     (one, gradient), (other, wanted) = loss(params, packed), loss(params, alone)
@@ -60,17 +61,20 @@ def test_packed_and_padded_have_the_same_gradient(x64):
     # A row without its resets lets one paragraph run into the next.
     mixed, _ = loss(params, packed._replace(reset=np.zeros_like(packed.reset)))
     assert abs(mixed - other) > 1e-6
+    if name == CHAIN:
+        told = jax.jit(tagger.told)(params, packed)
+        assert told.shape == packed.labels.shape and told.dtype == np.int32
 
 
 @pytest.mark.parametrize(
-    ("directions", "compared", "not_run", "num_pictures"),
-    [(0, 0, 5, 0), (1, 0, 4, 3), (2, 0, 2, 3), (2, 2, 0, 4)],
+    ("models", "compared", "not_run", "num_pictures"),
+    [(0, 0, 6, 0), (1, 0, 5, 3), (2, 0, 3, 3), (3, 0, 2, 3), (3, 3, 0, 4)],
 )
 def test_every_prefix_of_a_run_has_a_report(
-    results, written, rows, directions, compared, not_run, num_pictures
+    results, written, rows, models, compared, not_run, num_pictures
 ):
     so_far = results._replace(
-        tagged=results.tagged[:directions], comparisons=results.comparisons[:compared]
+        tagged=results.tagged[:models], comparisons=results.comparisons[:compared]
     )
     folder = written(report(SMALL, so_far))
     words = [one["word"] for one in json.loads((folder / "verdicts.json").read_text())]
@@ -78,8 +82,8 @@ def test_every_prefix_of_a_run_has_a_report(
     page = (folder / "report.html").read_text()
     assert page.count("data:image/png;base64,") == num_pictures
     assert len(rows(folder / "baselines.csv")) == 3
-    assert len(rows(folder / "files.csv")) == 3 + directions
-    if directions:
+    assert len(rows(folder / "files.csv")) == 3 + models
+    if models:
         trained = rows(folder / "results.csv")
         assert [float(one["accuracy"]) for one in trained] == [
             pytest.approx((one.predicted[0] == results.truth.labels).mean())
@@ -117,7 +121,16 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(results, tmp_path,
     np.testing.assert_array_equal(resumed.predicted, results.tagged[0].predicted)
 
 
-def made(first_forward, first_both, last_both=1.0, baseline=0.1, differ=0.0, slow=1.0, **fitted):
+def made(
+    first_forward,
+    first_both,
+    last_both=1.0,
+    chained=1.0,
+    baseline=0.1,
+    differ=0.0,
+    slow=1.0,
+    **fitted,
+):
     """Results on 100 keywords `if`, `for`…: the share told right at first and last characters."""
     place, one = np.tile([0, 1, 2], 100), np.ones(300, np.int32)
     truth = task.Paragraph(one, one, place, 3 * one, 0 * one)
@@ -136,7 +149,8 @@ def made(first_forward, first_both, last_both=1.0, baseline=0.1, differ=0.0, slo
     }
     tagged = (
         Tagged("forward", fit, told(first_forward, 1.0)[None]),
-        Tagged("bidirectional", fit, told(first_both, last_both)[None]),
+        Tagged(BOTH, fit, told(first_both, last_both)[None]),
+        Tagged(CHAIN, fit, told(chained, 1.0)[None]),
     )
     compared = (Comparison("forward", losses, np.full(2, differ), laid_out),)
     return Results(None, truth, counted, tagged, compared)
@@ -145,14 +159,15 @@ def made(first_forward, first_both, last_both=1.0, baseline=0.1, differ=0.0, slo
 @pytest.mark.parametrize(
     ("results", "words"),
     [
-        (made(0.5, 0.9), "pass pass pass pass pass"),
-        (made(0.5, 0.55), "pass FAIL pass pass pass"),
-        (made(0.5, 0.9, last_both=0.9), "pass FAIL pass pass pass"),
-        (made(0.9, 0.5), "FAIL FAIL pass pass pass"),
-        (made(0.5, 0.9, baseline=0.9), "pass pass FAIL pass pass"),
-        (made(0.5, 0.9, differ=1e-3), "pass pass pass FAIL pass"),
-        (made(0.5, 0.9, slow=3.0), "pass pass pass pass FAIL"),
-        (made(0.5, 0.9, failed=True), "not run not run not run pass pass"),
+        (made(0.5, 0.9), "pass pass pass pass pass pass"),
+        (made(0.5, 0.55), "pass FAIL pass pass pass pass"),
+        (made(0.5, 0.9, last_both=0.9), "pass FAIL pass pass pass pass"),
+        (made(0.9, 0.5), "FAIL FAIL pass pass pass pass"),
+        (made(0.5, 0.9, baseline=0.9), "pass pass FAIL pass pass pass"),
+        (made(0.5, 0.9, chained=0.9), "pass pass pass FAIL pass pass"),
+        (made(0.5, 0.9, differ=1e-3), "pass pass pass pass FAIL pass"),
+        (made(0.5, 0.9, slow=3.0), "pass pass pass pass pass FAIL"),
+        (made(0.5, 0.9, failed=True), "not run not run not run not run pass pass"),
     ],
 )
 def test_every_expectation_can_fail(results, words):

@@ -147,8 +147,6 @@ def test_no_streaming(layer):
     carry = layer.initial_carry(params, (2,))
     with pytest.raises(ValueError, match="model must be causal to stream"):
         jr.step(layer, params, carry, jnp.ones((2, 3)))
-    with pytest.raises(ValueError, match="carry must be None for a layer that is not causal"):
-        jr.unroll(layer, params, jnp.ones((2, 4, 3)), carry=carry)
 
 
 @pytest.mark.parametrize("merge", ["sum", "mean"])

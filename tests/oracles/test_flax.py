@@ -128,3 +128,35 @@ def test_flax_runs_over_the_padding_of_an_empty_row_and_we_do_not(x64, name):
     assert np.abs(jax.tree.leaves(last)[0]).max() > 0.01
     ended = jr.unroll(cell, params, xs, mask=jnp.zeros((1, 3), bool)).carry
     assert_close(ended, carry)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_batch_norm_with_a_mask(x64, running):
+    """Outputs, statistics after the update, and the gradient of the inputs."""
+    mask = RIGHT[..., None]
+    xs = inputs() + 1.0
+    layer = jr.batch_norm(running)
+    params = jr.layers.BatchNormParams(*abs(normal(1, 4, D)))
+    theirs = nn.BatchNorm(
+        use_running_average=running, momentum=0.9, epsilon=1e-5, use_fast_variance=False
+    )
+    variables = {
+        "params": {"scale": params.scale, "bias": params.offset},
+        "batch_stats": {"mean": params.mean, "var": params.variance},
+    }
+
+    def their_loss(xs):
+        ys, state = theirs.apply(variables, xs, mask=mask, mutable=["batch_stats"])
+        return (jnp.where(mask, ys, 0) ** 3).sum(), (jnp.where(mask, ys, 0), state)
+
+    def our_loss(xs):
+        rollout = jr.unroll(layer, params, xs, mask=RIGHT)
+        return (rollout.outputs**3).sum(), rollout
+
+    (_, (ys, state)), slope = jax.value_and_grad(their_loss, has_aux=True)(xs)
+    (_, rollout), gradient = jax.value_and_grad(our_loss, has_aux=True)(xs)
+    assert_close(rollout.outputs, ys)
+    assert_close(gradient, jnp.where(mask, slope, 0))
+    if not running:
+        folded = jr.fold_statistics(params, rollout, 0.1)
+        assert_close((folded.mean, folded.variance), tuple(state["batch_stats"].values()))

@@ -12,6 +12,7 @@ from support.peer_case import (
     assert_close,
     evaluate,
     inputs,
+    normal,
     ours,
     random_carry,
     random_params,
@@ -130,6 +131,37 @@ def test_keras_lets_nan_of_padding_into_gradients_and_we_do_not(x64):
     assert jnp.isnan(theirs[0].kernel).any()
     clean = evaluate(ours(cell, RIGHT), params, inputs(), carry)
     assert_close(evaluate(ours(cell, RIGHT), params, poisoned, carry), clean)
+
+
+# Spatial axes, and options of both.
+CONVOLUTIONS = {
+    "1-D": ((6,), {"strides": 2, "padding": "same"}),
+    "2-D": ((4, 5), {"strides": (1, 2), "padding": "valid"}),
+    "dilated": ((5, 4), {"dilation": (2, 1), "padding": "valid"}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_conv_lstm_outputs_carry_and_every_gradient(x64, name):
+    shape, options = CONVOLUTIONS[name]
+    cell = jr.conv_lstm(2, shape, 2, **options)
+    params = random_params(cell)
+    carry = random_carry(cell, params)
+    factory = keras.layers.ConvLSTM1D if len(shape) == 1 else keras.layers.ConvLSTM2D
+    more = {"dilation_rate" if key == "dilation" else key: options[key] for key in options}
+    layer = factory(
+        2, 2, activation=tanh, recurrent_activation="sigmoid", return_sequences=True,
+        return_state=True, dtype="float64", **more,
+    )  # fmt: skip
+    xs = jnp.asarray(normal(0, B, 3, *shape, D))
+
+    def run(params, xs, carry):
+        weights = peer_parameters.keras_weights(params)
+        outputs, *last = call(layer, weights, xs, None, initial_state=list(carry))
+        return outputs, type(carry)(*last)
+
+    got = evaluate(ours(cell), params, xs, carry)
+    assert_close(got, evaluate(run, params, xs, carry))
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_steps, log_steps
+from jaxrnn.cells._eigenvalues import check_rescale, check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen, hippo_legs
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
@@ -63,6 +63,7 @@ class _SystemAndSkip(NamedTuple):
 def s4(
     state_size: int = 64,
     *,
+    step_rescale: float = 1.0,
     step_min: float = 0.001,
     step_max: float = 0.1,
     evaluator: Evaluator | None = None,
@@ -72,6 +73,7 @@ def s4(
 
         h' = A h + B x,  A = Λ - P Pᴴ,  y = 2 Re(C · h) + skip x    in continuous time
         hₜ = Ā hₜ₋₁ + B̄ xₜ,  Ā = (1 - ΔA/2)⁻¹ (1 + ΔA/2),  B̄ = (1 - ΔA/2)⁻¹ Δ B
+        Δ = step_rescale · exp(step_log)
 
     Gu et al. 2021, "Efficiently modeling long sequences with structured state spaces"
     (arXiv:2111.00396). A starts as HiPPO-LegS, whose eigenvectors are numerically useless but which
@@ -93,6 +95,8 @@ def s4(
 
     Args:
         state_size: N, the number of real states of a feature; even.
+        step_rescale: factor of every Δ, for the same parameters at another sampling rate: 2 for
+            every second sample.
         step_min: smallest initial Δ; 2 / Δ is the memory in steps.
         step_max: largest initial Δ.
         evaluator: how the recurrence is evaluated; None is `convolution()`.
@@ -103,7 +107,8 @@ def s4(
 
     Raises:
         TypeError: `state_size` is not an int.
-        ValueError: `state_size` is below 2 or odd, or 0 < step_min <= step_max does not hold.
+        ValueError: `state_size` is below 2 or odd, `step_rescale` is not above 0, or
+            0 < step_min <= step_max does not hold.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -115,6 +120,7 @@ def s4(
     """
     checks.positive(state_size, "state_size")
     check_steps(step_min, step_max)
+    check_rescale(step_rescale)
     evaluate = convolution() if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, _CELL)
@@ -154,7 +160,7 @@ def s4(
     def unroll(params, carry, steps, key):
         del key
         checks.width(steps.xs, params.step_log)
-        return evaluate(_CELL, _system(params), carry, steps)
+        return evaluate(_CELL, _system(params, step_rescale), carry, steps)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
 
@@ -167,14 +173,14 @@ def _hippo(state_size):
     return eigenvalues, input_kernel / np.sqrt(2), input_kernel
 
 
-def _system(params: S4Params) -> _SystemAndSkip:
+def _system(params: S4Params, step_rescale: float) -> _SystemAndSkip:
     params = widened(params)
     system = discretized(
         eigenvalues=lax.complex(-jnp.exp(params.decay_log), params.eigenvalue_imag),
         low_rank=lax.complex(params.low_rank_real, params.low_rank_imag),
         input_kernel=lax.complex(params.input_kernel_real, params.input_kernel_imag),
         output_kernel=lax.complex(params.output_kernel_real, params.output_kernel_imag),
-        step=jnp.exp(params.step_log),
+        step=step_rescale * jnp.exp(params.step_log),
     )
     return _SystemAndSkip(system, params.skip)
 
