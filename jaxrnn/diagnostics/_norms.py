@@ -30,7 +30,7 @@ def carry_norms(
     masked step repeats the norm before it.
 
     Args:
-        model: the cell or layer to run; a layer must be causal.
+        model: the cell or layer to run, as in `carries`.
         params: its parameters.
         xs: inputs, a tree of arrays `[..., T, D]`.
         carry, mask, reset, time_major, key: as in `carries`.
@@ -39,7 +39,7 @@ def carry_norms(
         A tree like the carry, leaves `[..., T]`, real.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer has no carries, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:

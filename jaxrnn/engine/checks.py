@@ -98,6 +98,11 @@ def evaluates(evaluate: Any, cell: Cell) -> None:
         evaluate.check_cell(cell)
 
 
+def is_symbolic(size: Any) -> bool:
+    """Whether a size is a symbol of `jax.export`, a number only when the program runs."""
+    return not isinstance(size, int)
+
+
 def boolean(value: Any, name: str) -> bool:
     """Returns `value` if it is a bool, and raises otherwise, also for a traced one."""
     if not isinstance(value, bool | np.bool_):

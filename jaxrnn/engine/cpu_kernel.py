@@ -9,6 +9,8 @@ import jax
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from jaxrnn.engine import checks
+
 # XLA gives a loop over a few bytes this mark itself. In a larger loop each operation of each step
 # passes through its dispatcher, which takes 30 ns: more than the arithmetic of a narrow step.
 # The mark is not a documented interface; a version of XLA that does not know it ignores it.
@@ -56,7 +58,6 @@ def in_one_kernel(loop: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def _is_narrow(steps):
-    # A size that is a symbol of `jax.export` is unknown until the program runs.
     sizes = steps.shape[1:]
-    known = all(isinstance(size, int) for size in sizes)
+    known = not any(map(checks.is_symbolic, sizes))
     return known and math.prod(sizes) * steps.dtype.itemsize < _WIDE

@@ -65,13 +65,14 @@ def linear_scan(
         method: "sequential" (on CPU one kernel, if a step is smaller than 256 KiB), "associative",
             "chunked", or "auto": sequential on CPU, where it was measured to run and to compile
             several times faster, and associative, of depth O(log T), on other platforms, where
-            nothing was measured.
+            nothing was measured. A symbolic T of `jax.export` is always sequential.
 
     Returns:
         h `[..., T, N]` for every step.
 
     Raises:
-        ValueError: Shapes disagree, or `method` is not one of the four words.
+        ValueError: Shapes disagree, `method` is not one of the four words, or it is parallel and T
+            is symbolic.
         TypeError: A flag array is not bool, int or float.
 
     Example:
@@ -99,6 +100,8 @@ def linear_scan(
     h0 = initial if h0 is None else _broadcast(h0, b.shape[1:], "h0").astype(dtype)
     if b.shape[0] == 0:
         return jnp.moveaxis(b, 0, axis)
+    if checks.is_symbolic(b.shape[0]):
+        method = _for_symbolic_steps(method, b.shape[0])
     if reverse:
         a, b, mask, reset = flip(a), flip(b), flip(mask), flip_reset(reset)
         # As the flags are: what belongs to the boundary before step t is read at step t - 1.
@@ -106,6 +109,16 @@ def linear_scan(
     h0 = varying_like(h0, (a, b, mask, reset, initial))
     h = _guarded_solve(method, a, b, h0, mask, reset, initial)
     return jnp.moveaxis(flip(h) if reverse else h, 0, axis)
+
+
+def _for_symbolic_steps(method, num_steps):
+    # The depth of a parallel method depends on T, and so does its program.
+    if method in ("auto", "sequential"):
+        return "sequential"
+    raise ValueError(
+        f"method {method!r} needs a number of steps that is known, got the symbol {num_steps}: use "
+        'the method "sequential", or sequential() as the evaluator of a model.'
+    )
 
 
 def _guarded_solve(method, a, b, h0, mask, reset, initial):

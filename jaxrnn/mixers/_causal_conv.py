@@ -104,7 +104,7 @@ def convolve(params: CausalConvParams, window: Window, steps: Steps) -> tuple[Wi
 
     def read(window, sequence, current):
         del current
-        num_steps = len(window) - len(kernel) + 1
+        num_steps = window.shape[0] - len(kernel) + 1
         ys = jnp.zeros((), window.dtype) if bias is None else bias
         for offset, weights in enumerate(kernel):
             span = slice(offset, offset + num_steps)

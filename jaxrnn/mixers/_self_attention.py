@@ -137,9 +137,12 @@ def _attend(q: Any, steps: KeyValue, sequence: Any, rotary_base: float) -> Any:
     A block has at most as many steps as the carry, W = window - 1, and reads itself and the W steps
     before it: the work is O(T · W), and no `[T, T]` scores are made.
     """
-    num_steps, num_carried = len(q), len(sequence) - len(q)
-    size = max(1, min(num_steps, num_carried))
-    num_blocks = max(1, -(-num_steps // size))
+    num_steps = q.shape[0]
+    num_carried = sequence.shape[0] - num_steps
+    # A row that is shorter than the window needs no more than itself, where its length is known.
+    is_known = not checks.is_symbolic(num_steps)
+    size = max(1, min(num_steps, num_carried) if is_known else num_carried)
+    num_blocks = max(-(-num_steps // size), 1)
     padding = num_blocks * size - num_steps
 
     def context(leaf, fill=0):
@@ -158,7 +161,7 @@ def _padded(leaf: Any, padding: int, fill: int) -> Any:
 
 def _context(leaf: Any, num_blocks: int, size: int) -> Any:
     """What each block reads: the W steps before it and its own, `[num_blocks, W + size, ...]`."""
-    num_carried = len(leaf) - num_blocks * size
+    num_carried = leaf.shape[0] - num_blocks * size
     if num_blocks == 1:
         return leaf[None]
     # Step t of the leaf is W steps before query t, so cutting it without an offset gives each

@@ -70,7 +70,7 @@ def through_window(
     """
     if isinstance(window, Started):
         size = _positions(first_carry(window)).shape[0]
-        if size and steps.reset is not None and len(steps.reset):
+        if size and steps.reset is not None and steps.reset.shape[0] != 0:
             return _through_starts(read, window, steps, current)
         # No step reads a start: nothing is remembered, or no sequence begins.
         window = first_carry(window)
@@ -129,7 +129,7 @@ def _through_starts(
     # Stable, so that both kinds of steps keep their order within a sequence.
     laid, current = taken(rows[:2], jnp.argsort(rows[2], axis=0, stable=True))
     window, ys = through_window(read, first_carry(window), laid, current)
-    times = jnp.arange(len(number)).reshape(-1, *[1] * (number.ndim - 1))
+    times = jnp.arange(number.shape[0]).reshape(-1, *[1] * (number.ndim - 1))
     return window, taken(ys, times + size * jnp.minimum(number, num_starts))
 
 

@@ -56,6 +56,10 @@ class Chunked(EvaluatorValue):
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
         num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        # Steps that are counted when the program runs cannot be cut while it is traced.
+        if checks.is_symbolic(num_steps):
+            begin = entered(cell, params, carry, steps)
+            return Rollout(*plain_scan(cell, 1, params, *begin), ChunkedInfo((), None))
         size = self.size
         size = checks.positive(size(num_steps), "size(T)") if callable(size) else size
         whole = num_steps - num_steps % size
@@ -102,7 +106,8 @@ class Chunked(EvaluatorValue):
 def chunked(size: int | Callable[[int], int], inner: Evaluator | None = None) -> Chunked:
     """Runs `inner` on chunks of `size` steps, and stores only the carry before each chunk.
 
-    The last chunk is shorter if `size` does not divide T.
+    The last chunk is shorter if `size` does not divide T. A symbolic T of `jax.export` cannot be
+    cut into chunks and is one plain scan.
 
     Args:
         size: number of steps in a chunk, or a function of T that gives it.

@@ -37,7 +37,9 @@ class Chunkwise(EvaluatorValue):
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
         self.check_cell(cell)
-        if self.size == 1 or steps.xs.shape[0] <= 1:
+        num_steps = steps.xs.shape[0]
+        # The pairwise forms are written for a number of steps that is known.
+        if self.size == 1 or checks.is_symbolic(num_steps) or num_steps <= 1:
             return Sequential()(cell, params, carry, steps)
         # The pairwise forms know one carry, that of the first sequence of a chunk.
         if isinstance(carry, Started):
@@ -56,8 +58,8 @@ def chunkwise(size: int | None = 64) -> Chunkwise:
     products that accelerators are made for. Each model has its own formula: see `mlstm`, `mamba2`
     and `gated_delta_net`.
 
-    With `starts` it is run as `sequential(checkpoint=size)`, which knows the start of every
-    sequence; `info` then says so.
+    A symbolic T of `jax.export` is run as `sequential()`, and with `starts` it is
+    `sequential(checkpoint=size)`, which knows the start of every sequence; `info` then says so.
 
     Args:
         size: number of steps in a chunk; None is one chunk for all T, with O(T²) work. A size of 1

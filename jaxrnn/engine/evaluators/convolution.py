@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.nan_shield import nan_shielded
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.masking import zero_masked
@@ -49,8 +50,9 @@ class Convolution(EvaluatorValue):
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
         # With resets the sum over past steps starts elsewhere in every row, which no single kernel
-        # can express.
-        if steps.reset is not None or steps.xs.shape[0] <= 1:
+        # can express. The length of a Fourier transform must be a number.
+        num_steps = steps.xs.shape[0]
+        if steps.reset is not None or checks.is_symbolic(num_steps) or num_steps <= 1:
             return Sequential()(cell, params, carry, steps)
         # Without a reset only the first start counts.
         return nan_shielded(self._at_once, cell, params, first_carry(carry), steps)
@@ -76,8 +78,9 @@ def convolution() -> Convolution:
     Gu et al. 2022 (arXiv:2206.11893). The N states are summed before the convolution, whose Fourier
     transforms cost O(T log T) for each feature; the recurrence computes N states for every row and
     step. The kernel takes O(T N) memory, whatever the batch size. Masks may have any pattern: the
-    real steps are moved together. Sequences with resets, and T = 1, are run as `sequential()`. The
-    results agree up to the rounding of the largest input of the row, including later inputs.
+    real steps are moved together. Sequences with resets, T = 1, and a symbolic T of `jax.export`
+    are run as `sequential()`. The results agree up to the rounding of the largest input of the row,
+    including later inputs.
 
     Returns:
         The evaluator, for `s4` and for linear cells such as `s4d`: yₜ of a feature depends on x of

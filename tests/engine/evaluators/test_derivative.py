@@ -1,4 +1,4 @@
-"""The reverse rule of cells with a split against plain autodiff, which is the oracle."""
+"""The derivative rule of cells with a split against plain autodiff, which is the oracle."""
 
 import functools
 from typing import Any
@@ -105,7 +105,7 @@ def test_every_cell_with_a_split_has_the_rule(name, x64):
     cell = CELLS[name]()
     params, _, xs = arguments(cell)
     program = str(jax.make_jaxpr(lambda params: jr.unroll(cell, params, xs)[:2])(params))
-    assert "custom_vjp_call" in program
+    assert "custom_jvp_call" in program
 
 
 @functools.cache
@@ -130,12 +130,12 @@ def test_blocks_of_any_size_are_one_scan(num_steps, num_rows, size, monkeypatch)
 
     def through(total, block):
         start, steps = block
-        sums = total + jnp.cumsum(steps[::-1])
-        return sums[-1], (sums[::-1], jnp.full(steps.shape, start))
+        sums = total + jnp.cumsum(steps)
+        return sums[-1], (sums, jnp.full(steps.shape, start))
 
     steps, starts = jnp.arange(1.0, num_steps + 1), jnp.arange(num_steps // size + 1)
     total, (sums, numbers) = blocks.scan_blocks(through, 0.0, steps, starts, size)
-    np.testing.assert_array_equal(sums, np.cumsum(steps[::-1])[::-1])
+    np.testing.assert_array_equal(sums, np.cumsum(steps))
     np.testing.assert_array_equal(numbers, np.arange(num_steps) // size)
     assert total == num_steps * (num_steps + 1) / 2
 
@@ -184,18 +184,27 @@ def test_second_derivatives(x64, two_steps_a_block):
     assert_same(got[0], got[1], rtol=1e-11)
 
 
-def test_forward_mode_is_refused_and_autodiff_has_it(x64):
-    cell = CELLS["lstm"]()
-    params, _, xs = arguments(cell)
+@pytest.mark.parametrize("name", ["elman of ints", "lstm of all", "gru before", "wrapped lstm"])
+def test_forward_mode(name, x64, two_steps_a_block):
+    """Along a direction of all arguments, and, linearised and mapped, of the carry alone."""
+    cell = CELLS[name]()
+    key = None if cell.prepare is None else jax.random.key(1)
 
-    def forward(evaluator):
-        loss = functools.partial(summed(cell, evaluator), params)
-        return jax.jit(lambda xs: jax.jvp(loss, (xs,), (jnp.ones_like(xs),))[1])(xs)
+    @functools.partial(jax.jit, static_argnums=0)
+    def pushed(evaluator, params, carry, xs):
+        def run(params, carry, scale):
+            moved = xs if jnp.issubdtype(xs.dtype, jnp.integer) else xs * scale
+            options = FLAGS | {"carry": carry, "key": key, "evaluator": evaluator}
+            return jr.unroll(cell, params, moved, **options)[:2]
 
-    with pytest.raises(TypeError, match="forward-mode.*custom_vjp"):
-        forward(jr.sequential())
-    backward = jax.jit(jax.grad(summed(cell, jr.sequential()), 1))(params, xs).sum()
-    np.testing.assert_allclose(forward(AUTODIFF), backward, rtol=1e-12)
+        primals = params, carry, 1.0
+        directions = jax.tree.map(jnp.cos, primals)
+        _, linear = jax.linearize(lambda carry: run(params, carry, 1.0), carry)
+        two = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf**2]), directions[1])
+        return jax.jvp(run, primals, directions), jax.vmap(linear)(two)
+
+    got, want = (pushed(evaluator, *arguments(cell)) for evaluator in (jr.sequential(), AUTODIFF))
+    assert_same(got, want)
 
 
 def test_a_cell_without_split_gets_autodiff(x64):

@@ -78,6 +78,22 @@ def test_the_outputs_of_inner_layers_are_those_of_the_run():
     assert_close(turned, jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), run))
 
 
+def test_equal_layers_and_layers_side_by_side():
+    """`repeat` has the layers of `serial`, noise included, with its carries stacked."""
+    one = jr.residual(jr.zoneout(jr.elman(2), 0.5))
+    branches = jr.concatenate(jr.ema(0.5), jr.recurrent(jr.ema(0.5), reverse=True))
+    model = jr.serial(jr.repeat(one, 2), branches)
+    params, xs = model.init(jax.random.key(0), 2), inputs(2, 6)
+    own = tuple(jax.tree.map(lambda leaf, i=i: leaf[i], params[0]) for i in range(2))
+    unrolled = jr.serial(jr.serial(one, one), branches)
+    run = jr.layer_outputs(model, params, xs, key=KEY, **FLAGS)
+    assert_close(run, jr.layer_outputs(unrolled, (own, params[1]), xs, key=KEY, **FLAGS))
+    carries = jr.carries(model, params, xs, key=KEY, **FLAGS)
+    (first, second), last = jr.carries(unrolled, (own, params[1]), xs, key=KEY, **FLAGS)
+    assert_close(carries[0].h, jnp.stack([first.h, second.h], 2))
+    assert_close(carries[1], last)
+
+
 def test_inner_outputs_with_steps_of_their_own():
     """After `subsample` outputs have its mask, also where the row is read backwards."""
     model = jr.serial(jr.subsample(2, "last"), SMOOTHER)

@@ -73,6 +73,12 @@ class Newton(EvaluatorValue):
 
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
+        num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
+        if checks.is_symbolic(num_steps):
+            raise ValueError(
+                f"newton() needs a number of steps that is known, got the symbol {num_steps}: use "
+                "sequential()."
+            )
         # Without a step or a row there is no largest change to compare with the tolerance.
         if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, steps.xs))):
             return Sequential()(cell, params, carry, steps)

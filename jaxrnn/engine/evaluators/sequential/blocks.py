@@ -1,4 +1,4 @@
-"""A scan from the last block of steps to the first."""
+"""A scan over blocks of steps."""
 
 import math
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def scan_blocks(
     starts: Any,
     size: int,
 ) -> tuple[Any, Any]:
-    """Runs `through` over blocks of steps, from the last one, which may be shorter, to the first.
+    """Runs `through` over blocks of steps, of which the last one may be shorter.
 
     Args:
         through: `(state, (start, block)) -> (state, results)`, leaves of both `[size, ...]`.
@@ -55,14 +55,12 @@ def scan_blocks(
     # A single block needs no loop around it.
     if num_steps == size:
         return through(state, (jax.tree.map(lambda leaf: leaf[0], starts), steps))
-    of_last = None
+    blocks = jax.tree.map(lambda leaf: leaf[:count], starts), jax.tree.map(cut, steps)
+    state, results = lax.scan(through, state, blocks)
+    results = jax.tree.map(joined, results)
     if rest:
         start = jax.tree.map(lambda leaf: leaf[-1], starts)
         last = jax.tree.map(lambda leaf: leaf[whole:], steps)
         state, of_last = through(state, (start, last))
-    blocks = jax.tree.map(lambda leaf: leaf[:count], starts), jax.tree.map(cut, steps)
-    state, results = lax.scan(through, state, blocks, reverse=True)
-    results = jax.tree.map(joined, results)
-    if rest:
         results = jax.tree.map(lambda *parts: jnp.concatenate(parts), results, of_last)
     return state, results

@@ -7,12 +7,12 @@ import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunked import Chunked, sqrt_size
+from jaxrnn.engine.evaluators.sequential.derivative_rule import derivative_rule
 from jaxrnn.engine.evaluators.sequential.plain_scan import entered, plain_scan
-from jaxrnn.engine.evaluators.sequential.reverse_rule import reverse_rule
 from jaxrnn.factories import EvaluatorValue
 from jaxrnn.types import Carry, Cell, Layer, Params, Rollout, Steps
 
-_DERIVATIVES = {"auto": reverse_rule, "autodiff": plain_scan}
+_DERIVATIVES = {"auto": derivative_rule, "autodiff": plain_scan}
 
 
 @jax.tree_util.register_static
@@ -64,16 +64,15 @@ def sequential(
     levels: only the carry before each chunk is stored, and a chunk is run again when its gradient
     is needed. With chunks of K steps that takes memory O(T / K + K) and one more forward pass.
 
-    A cell whose `advance` is a `Split` has its own reverse rule: the backward scan computes only
-    cotangents, and the weights get their gradients from many steps at once. Forward mode
-    (`jax.jvp`, `jacfwd`, `linearize`) cannot pass such a rule, and JAX raises a TypeError that
-    mentions custom_vjp; `derivative="autodiff"` is the plain scan and has every derivative. Second
-    derivatives work either way: `jax.grad` of `jax.grad`, and `jax.hessian`.
+    A cell whose `advance` is a `Split` has its own derivative rule: only the recursion of tangents,
+    or of cotangents in reverse mode, runs step by step, and the weights get their gradients from
+    many steps at once. Forward and reverse mode, and both of each other, work either way.
 
     Args:
         scan_unroll: number of steps that `lax.scan` unrolls; more compiles much slower.
         checkpoint: None, a number of steps K, or "sqrt" for K = ⌈√T⌉.
-        derivative: "auto", the reverse rule for a cell with a `Split`, or "autodiff".
+        derivative: "auto", the derivative rule for a cell with a `Split`, or "autodiff", the plain
+            scan as JAX differentiates it.
 
     Returns:
         The evaluator, which is also the `info` of its rollouts.
