@@ -307,14 +307,17 @@ def _check_not_empty(shape, mask, weights, empty):
     """Raises if it can be seen that no step counts and there is no value for that."""
     if empty is not None:
         return
-    counts = np.ones(shape, bool)
-    for name, values in (("mask", mask), ("weights", weights)):
+    counts = np.asarray(0 not in shape)
+    for name, values, what in (
+        ("losses", counts, "a step"),
+        ("mask", mask, "a real step"),
+        ("weights", weights, "a weight above 0 on a real step"),
+    ):
         known = None if values is None else concrete(values)
         if known is not None:
-            counts &= np.expand_dims(known != 0, tuple(range(known.ndim, len(shape))))
+            counts = counts & np.expand_dims(known != 0, tuple(range(known.ndim, len(shape))))
         if not counts.any():
-            real = "a real step" if name == "mask" else "a weight above 0 on a real step"
-            raise ValueError(f"{name} must have {real} for a mean: pass empty= to allow none.")
+            raise ValueError(f"{name} must have {what} for a mean: pass empty= to allow none.")
 
 
 def _ratio(total, count, empty):
