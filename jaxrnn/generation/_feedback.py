@@ -81,7 +81,8 @@ def check_causal(model: Any) -> None:
 def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: Any) -> Steps:
     """The prompt with its mask and resets as arrays, for a model that can continue from it."""
     check_causal(model)
-    checks.positive(num_steps, "num_steps")
+    if not checks.is_symbolic(num_steps):
+        checks.positive(num_steps, "num_steps")
     prompt = checks.arrays(prompt, "prompt")
     leading = checks.leading_shape(prompt, model.num_feature_axes, "prompt")
     if leading[-1] == 0:

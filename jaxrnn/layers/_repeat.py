@@ -116,7 +116,7 @@ def _to_front(tree: Any, axis: int) -> Any:
 
 
 def _check_repeatable(layer: Layer, rollout: Rollout, xs: Any) -> None:
-    check_keeps_steps(layer, rollout, len(xs), "to be repeated")
+    check_keeps_steps(layer, rollout, xs.shape[0], "to be repeated")
     if rollout.outputs.shape != xs.shape:
         raise ValueError(
             "layer must keep the shape to be repeated, "
