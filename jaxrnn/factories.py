@@ -47,9 +47,13 @@ class ModelValue:
         """The opposite of `==`."""
         return not self == other
 
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self._compared)
+
     def __hash__(self) -> int:
         """A hash of what `==` compares."""
-        return hash(self._compared)
+        return self._hash
 
     def __repr__(self) -> str:
         """The call that made the model, or its fields."""

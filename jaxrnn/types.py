@@ -98,13 +98,14 @@ class Inside(NamedTuple):
     Attributes:
         rollout: what `unroll` returns.
         carries: `() -> carry` after every step, leaves `[T, *batch, ...]`; computed when called.
-        layers: an `Inside` for each layer that this one is made of, in a tuple or `Directions`.
+        layers: `() -> runs`, an `Inside` for each layer that this one is made of, in a tuple or
+            `Directions`; `()` if there is none.
         mask: the mask of the outputs, which `look_inside` fills in.
     """
 
     rollout: Rollout
     carries: Callable[[], Carry]
-    layers: Any = ()
+    layers: Callable[[], Any] = tuple
     mask: Mask = None
 
 
@@ -171,7 +172,8 @@ class Layer(ModelValue, _LayerFields):
         init: `(key, num_inputs) -> params`.
         initial_carry: `(params, batch_shape=()) -> carry`; `()` for a layer without memory.
         unroll: `(params, carry, steps, key) -> Rollout`, time first; with `Flags` where the steps
-            that come out are not those that went in.
+            that come out are not those that went in. `carry` is a `Started` of `engine/starts.py`
+            where sequences start from carries of their own.
         num_outputs: `(num_inputs) -> int`.
         causal: False for a layer whose outputs depend on later steps; such a layer cannot stream.
         num_feature_axes: number of axes of x after batch and time (`embed` has 0).

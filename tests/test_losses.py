@@ -107,17 +107,17 @@ def test_a_mean_over_nothing_raises_when_that_can_be_seen(mean):
         with pytest.raises(ValueError, match="empty="):
             mean(jnp.ones(shape))
         with pytest.raises(ValueError, match="empty="):
-            jax.jit(mean)(jnp.ones(shape), jnp.ones(shape))
+            jax.jit(mean)(jnp.ones(shape), jnp.ones(shape, int))
 
 
 @every_mean
 def test_a_mean_over_nothing_is_nan_under_jit(mean):
-    assert jnp.isnan(jax.jit(mean)(jnp.ones((2, 3)), jnp.zeros((2, 3))))
+    assert jnp.isnan(jax.jit(mean)(jnp.ones((2, 3)), jnp.zeros((2, 3), bool)))
 
 
 @every_mean
 def test_a_value_for_nothing(mean):
-    losses, nothing = jnp.full((2, 3), jnp.nan), jnp.zeros((2, 3))
+    losses, nothing = jnp.full((2, 3), jnp.nan), jnp.zeros((2, 3), int)
     for run in (mean, jax.jit(mean)):
         assert float(run(losses, nothing, empty=0.5)) == 0.5
         gradient = jax.grad(lambda losses, run=run: run(losses, nothing, empty=0.5))(losses)

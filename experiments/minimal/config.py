@@ -25,7 +25,13 @@ class Config(TrainingOptions):
     two years before the test years.
     """
 
-    QUICK = {"seeds": 2, "widths": (8,), "aheads": (1,), "updates": 150}
+    QUICK = {
+        "seeds": 2,
+        "widths": (8,),
+        "truncations": (6, 120),
+        "aheads": (1,),
+        "updates": 150,
+    }
 
     seeds: Count = 5
     """Trainings of each setting, which differ in initial parameters and noise."""

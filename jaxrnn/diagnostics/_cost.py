@@ -8,6 +8,7 @@ from jax.extend import core
 
 from jaxrnn.diagnostics._operations import multiply_adds
 from jaxrnn.engine import checks
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.unroll import unroll
 from jaxrnn.types import Evaluator, Model, Params
 
@@ -131,7 +132,12 @@ def state_capacity_bits(model: Model, params: Any, *, bits_per_number: int | Non
     """
     if bits_per_number is not None:
         checks.positive(bits_per_number, "bits_per_number")
-    carry = jax.eval_shape(lambda params: model.initial_carry(params), _shapes(params))
+
+    def initial_carry(params):
+        check_params(model, params, None)
+        return model.initial_carry(params)
+
+    carry = jax.eval_shape(initial_carry, _shapes(params))
 
     def bits(leaf):
         if bits_per_number is not None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.diagnostics._observe import Run, observe
-from jaxrnn.engine import precision
+from jaxrnn.engine import checks, precision
 from jaxrnn.engine.flat_carry import FlatCarry
 from jaxrnn.types import Carry, Mask, Model, Params, Reset, Steps
 
@@ -80,7 +80,7 @@ def spectral_radius(matrix: Any) -> jax.Array:
         >>> round(float(spectral_radius(quarter_turn)), 6)
         0.5
     """
-    matrix = jnp.asarray(matrix)
+    matrix = checks.array(matrix, "matrix")
     if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] == 0:
         raise ValueError(f"matrix must be square, [..., N, N], got the shape {matrix.shape}.")
     return jnp.abs(jnp.linalg.eigvals(matrix)).max(-1)

@@ -2,21 +2,19 @@
 
 from typing import Any, NamedTuple
 
-import jax
-
 from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine import checks
-from jaxrnn.engine.inside import look_inside
+from jaxrnn.engine.inside import look_inside, map_runs
 from jaxrnn.engine.time import backwards, time_back
 from jaxrnn.engine.unroll import finished
-from jaxrnn.types import Carry, Inside, Key, Mask, Model, Params, Reset
+from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset
 
 
 class LayerOutputs(NamedTuple):
     """`outputs [..., T, H]` of a layer, and `layers`, a `LayerOutputs` for each layer inside of it.
 
-    `layers` is a tuple for `serial` and `residual`, `Directions` for `bidirectional`, and `()` for
-    a cell and for a layer that is made of no others.
+    `layers` is a tuple for `serial`, `residual`, `concatenate` and `repeat`, `Directions` for
+    `bidirectional`, and `()` for a cell and for a layer that is made of no others.
     """
 
     outputs: Any
@@ -76,9 +74,7 @@ def _outputs(run, reverse):
     layer = backwards(run.layer) if reverse else run.layer
 
     def outputs_of(inside):
-        layers = jax.tree.map(
-            outputs_of, inside.layers, is_leaf=lambda node: isinstance(node, Inside)
-        )
-        return LayerOutputs(finished(inside.rollout.outputs, inside.mask, run.steps.xs), layers)
+        outputs = finished(inside.rollout.outputs, inside.mask, run.steps.xs)
+        return LayerOutputs(outputs, map_runs(outputs_of, inside.layers()))
 
     return outputs_of(look_inside(layer, run.params, run.carry, run.steps, run.key))

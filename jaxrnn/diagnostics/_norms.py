@@ -1,5 +1,6 @@
 """The size of a carry at every step: growth and collapse before the loss shows them."""
 
+import math
 from typing import Any
 
 import jax
@@ -29,7 +30,7 @@ def carry_norms(
     masked step repeats the norm before it.
 
     Args:
-        model: the cell or layer to run; a layer must be causal.
+        model: the cell or layer to run, as in `carries`.
         params: its parameters.
         xs: inputs, a tree of arrays `[..., T, D]`.
         carry, mask, reset, time_major, key: as in `carries`.
@@ -38,7 +39,7 @@ def carry_norms(
         A tree like the carry, leaves `[..., T]`, real.
 
     Raises:
-        ValueError: The layer is not causal, or shapes disagree.
+        ValueError: The layer has no carries, or shapes disagree.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -55,9 +56,16 @@ def carry_norms(
     return jax.tree.map(lambda leaf: norm(leaf, num_leading), all_carries)
 
 
+def flat_features(leaf: jax.Array, num_leading: int) -> jax.Array:
+    """The leaf with all axes after the first `num_leading` as one."""
+    leading, features = leaf.shape[:num_leading], leaf.shape[num_leading:]
+    # A size of -1 cannot be found out where there is no step.
+    return leaf.reshape(*leading, math.prod(features))
+
+
 def norm(leaf: jax.Array, num_leading: int) -> jax.Array:
     """√Σ |x|² over all axes after the first `num_leading`, in at least float32."""
-    flat = jnp.abs(leaf.reshape(*leaf.shape[:num_leading], -1))
+    flat = jnp.abs(flat_features(leaf, num_leading))
     flat = flat.astype(jnp.promote_types(flat.dtype, jnp.float32))
     largest = flat.max(-1, keepdims=True, initial=0)
     # 0, infinity and NaN are not scaled by: they show as they are.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.diagnostics._jacobians import flat_carry
+from jaxrnn.diagnostics._norms import flat_features
 from jaxrnn.diagnostics._observe import observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
@@ -83,7 +84,7 @@ def _shares(run, dtype):
     # One coordinate of the carry after another, so that memory holds one slope per unit, not N.
     def add_coordinate(passes, coordinate):
         slopes = pull(jnp.broadcast_to(coordinate, (*leading, flat.size)))[0]
-        is_read = [leaf.reshape(*leading, -1) != 0 for leaf in _floating(slopes)]
+        is_read = [flat_features(leaf, len(leading)) != 0 for leaf in _floating(slopes)]
         return passes | jnp.concatenate(is_read, -1), None
 
     num_units = sum(math.prod(leaf.shape[len(leading) :]) for leaf in _floating(z))
@@ -103,7 +104,7 @@ def _carries_before(run, cell):
     reset = run.steps.reset
     after = evaluate(cell._replace(emit=emit), run.params, run.carry, run.steps).outputs
     before = jax.tree.map(
-        lambda first, rest: jnp.concatenate([first[None], rest[:-1]]), run.carry, after
+        lambda first, rest: jnp.concatenate([first[None], rest])[:-1], run.carry, after
     )
     initial = None if reset is None else cell.initial_carry(run.params, reset.shape)
     return restarted(before, initial, reset)

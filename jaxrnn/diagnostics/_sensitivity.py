@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.diagnostics._norms import norm
+from jaxrnn.diagnostics._norms import flat_features, norm
 from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.flags import check_keeps_steps
@@ -161,7 +161,7 @@ def memory_horizon(
 
 def _horizon(run, threshold):
     row, left = _last_row(run), _steps_left(run)
-    counts = (row >= threshold * row.max(0)) & (row > 0)
+    counts = (row >= threshold * row.max(0, initial=0)) & (row > 0)
     lags = jnp.where(counts, left - 1, -1).max(0, initial=-1)
     known = (lags >= 0) & ~jnp.isnan(row).any(0)
     return jnp.where(known, lags.astype(row.dtype), jnp.nan)
@@ -231,5 +231,5 @@ def _steps_left(run):
 
 def _flat(tree, num_leading):
     """The leaves of a tree as one array `[T, *batch, M]`."""
-    leaves = [leaf.reshape(*leaf.shape[:num_leading], -1) for leaf in jax.tree.leaves(tree)]
+    leaves = [flat_features(leaf, num_leading) for leaf in jax.tree.leaves(tree)]
     return jnp.concatenate(leaves, axis=-1)

@@ -1,6 +1,5 @@
 """The arguments of `unroll`, `step` and `carries`: their checks, and the compiled function."""
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask
+from jaxrnn.engine.remade import warn_if_remade
 from jaxrnn.types import Cell, Layer, Mask, Model, Reset, Steps
 
 
@@ -36,46 +36,37 @@ class Call(NamedTuple):
         return cls(0 if time_major else len(leading) - 1, Steps(xs, mask, reset))
 
 
+class _Program:
+    """A jitted function, and whether it has not been asked for yet."""
+
+    def __init__(self, jitted: Callable[..., Any]):
+        self.jitted = jitted
+        self.is_new = True
+
+
 # Models are values, so equal ones share a program. The cache is bounded because a program outlives
 # its model, and a model made with a new lambda each time is equal to no earlier one.
 @functools.lru_cache(maxsize=128)
-def compiled(run: Callable[..., Any], model: Model, *options: Any) -> Callable[..., Any]:
-    """`run(model, *options, *arrays)` jitted as a function of the arrays; the last 128 are kept.
+def _program(run: Callable[..., Any], *static: Any) -> _Program:
+    # Inlined, a call under a caller's `jit` leaves no nested program there.
+    return _Program(jax.jit(functools.partial(run, *static), inline=True))
+
+
+def compiled(run: Callable[..., Any], static: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
+    """`run(*static, *arrays)` jitted as a function of the arrays; the last 128 are kept.
+
+    Warns where a model is made anew at every call with a function that no other is equal to.
 
     Args:
         run: the function to jit.
-        model: a cell or a layer, its first argument.
-        *options: further static arguments, hashable.
+        static: a model and further options, all hashable.
+        arrays: what it will be called with.
 
     Returns:
         The jitted function.
     """
-    # Inlined, a call under a caller's `jit` leaves no nested program there.
-    return jax.jit(functools.partial(run, model, *options), inline=True)
-
-
-@contextlib.contextmanager
-def naming_params(model, params, xs):
-    """Blames an error on `params` when they do not have the structure that `init` makes."""
-    # Only after an error, because the comparison costs a trace of `init`.
-    try:
-        yield
-    except (AttributeError, TypeError, ValueError) as error:
-        came, wanted = jax.tree.structure(params), _structure_of_init(model, xs)
-        if wanted is not None and came != wanted:
-            raise TypeError(
-                f"params must have the structure {wanted} that init makes, got {came}."
-            ) from error
-        raise
-
-
-def _structure_of_init(model, xs):
-    """The structure of the parameters that `init` makes, or None if it cannot be found out."""
-    # Inputs that are a tree or indices do not show their number; 1 gives the same structure.
-    by_width = model.num_feature_axes == 1 and isinstance(xs, jax.Array)
-    num_inputs = xs.shape[-1] if by_width else 1
-    try:
-        params = jax.eval_shape(lambda key: model.init(key, num_inputs), jax.random.key(0))
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return jax.tree.structure(params)
+    program = _program(run, *static)
+    if program.is_new:
+        program.is_new = False
+        warn_if_remade(static, arrays, "model")
+    return program.jitted

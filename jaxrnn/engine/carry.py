@@ -46,10 +46,10 @@ def select_carry(flag: Any, yes: Carry, no: Carry) -> Carry:
         >>> select_carry(jnp.array([True, False]), jnp.ones(2), jnp.array([jnp.nan, 5.0]))
         Array([1., 5.], dtype=float32)
     """
-    flag = jnp.asarray(flag)
+    flag = checks.array(flag, "flag")
     if flag.dtype != bool:
         raise TypeError(f"flag must be bool, got {flag.dtype}.")
-    yes, no = jax.tree.map(jnp.asarray, (yes, no))
+    yes, no = checks.arrays(yes, "yes"), checks.arrays(no, "no")
     checks.same_tree(yes, no, "yes")
     for leaf in jax.tree.leaves(yes):
         if jnp.shape(leaf)[: flag.ndim] != flag.shape:

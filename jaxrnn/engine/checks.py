@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import reprlib
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax.tree_util import keystr
 from jaxrnn.types import Cell
 
 _SYMBOL = type(symbolic_shape("t")[0])
+_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
 def is_cell(cell: Any) -> None:
@@ -78,6 +80,18 @@ def evaluator(evaluate: Any, name: str) -> None:
             f"{name} must be an Evaluator, (cell, params, carry, steps) -> Rollout, "
             f"such as sequential(); got {evaluate!r}."
         )
+    hashable(evaluate, name)
+
+
+def hashable(value: Any, name: str) -> None:
+    """Raises TypeError unless the value has a hash, so that it can be compiled for."""
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must be hashable, because what is compiled is kept for it (a function, or a "
+            f"frozen dataclass of numbers and words); got {value!r}."
+        ) from error
 
 
 def evaluates(evaluate: Any, cell: Cell) -> None:
@@ -137,12 +151,74 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
             )
 
 
+def is_array(leaf: Any) -> bool:
+    """Whether JAX takes it as an array: one of JAX or numpy, or a number."""
+    return isinstance(leaf, _ARRAYS) or hasattr(leaf, "__jax_array__")
+
+
+def array_leaves(tree: Any, name: str, leaves: list[Any] | None = None) -> None:
+    """Raises TypeError for a leaf that is not an array, and for a list of numbers.
+
+    Args:
+        tree: any tree.
+        name: what the error calls the tree.
+        leaves: its leaves, where they are known.
+
+    Raises:
+        TypeError: With the path of the leaf.
+    """
+    leaves = jax.tree.leaves(tree) if leaves is None else leaves
+    # Without the paths, because this runs in every eager call; a number may be one of a list.
+    if all(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in leaves):
+        return
+    paths = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_list_of_numbers)[0]
+    for path, leaf in paths:
+        if not is_array(leaf):
+            raise TypeError(
+                f"{name}{keystr(path)} must be an array of jax or numpy, such as numpy.asarray "
+                f"makes, got {_shown(leaf)}."
+            )
+
+
 def arrays(tree: Any, name: str) -> Any:
-    """The tree with every leaf as an array; raises TypeError for a leaf that cannot be one."""
+    """The tree with every leaf as an array; raises TypeError for a leaf that is not one."""
+    array_leaves(tree, name)
     try:
         return jax.tree.map(jnp.asarray, tree)
+    # An array of numpy may hold strings or objects.
     except TypeError as error:
         raise TypeError(f"{name} must be a tree of arrays, got {tree!r}.") from error
+
+
+def array(values: Any, name: str) -> Any:
+    """One array, also from a list of numbers; raises TypeError for anything else."""
+    array_or_list(values, name)
+    try:
+        return jnp.asarray(values)
+    # Of a list with rows of several lengths, or an array of numpy that holds strings.
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be an array, got {values!r}.") from error
+
+
+def array_or_list(values: Any, name: str) -> None:
+    """Raises TypeError unless the values are an array, or numbers in a list or tuple."""
+    is_listed = isinstance(values, list | tuple)
+    array_leaves(tuple(jax.tree.leaves(values)) if is_listed else values, name)
+
+
+def _shown(leaf):
+    kind = type(leaf)
+    if kind is list:
+        return "a list of numbers"
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{name} {reprlib.repr(leaf)}"
+
+
+def _is_list_of_numbers(node):
+    """Whether a node is a list that somebody wrote in the place of an array."""
+    if not isinstance(node, list) or not node:
+        return False
+    return all(isinstance(one, int | float | complex) or _is_list_of_numbers(one) for one in node)
 
 
 def spread(prefix: Any, tree: Any, name: str, tree_name: str) -> Any:

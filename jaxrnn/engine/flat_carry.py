@@ -52,7 +52,7 @@ def _num_coordinates(like):
 
 
 def _flat(leaf, like):
-    flat = leaf.reshape(*leaf.shape[: leaf.ndim - like.ndim], -1)
+    flat = leaf.reshape(*leaf.shape[: leaf.ndim - like.ndim], math.prod(like.shape))
     if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
         return jnp.concatenate([flat.real, flat.imag], axis=-1)
     return flat

@@ -37,6 +37,11 @@ def rollout_of(inside: Callable[..., Inside]) -> Callable[..., Rollout]:
     return lambda params, carry, steps, key: inside(params, carry, steps, key).rollout
 
 
+def map_runs(function: Callable[[Inside], Any], runs: Any) -> Any:
+    """A tree like the `layers` of an `Inside`, with `function(run)` for every run."""
+    return jax.tree.map(function, runs, is_leaf=lambda node: isinstance(node, Inside))
+
+
 def step_by_step(layer: Layer, params: Params, carry: Carry, steps: Steps, key: Key) -> Rollout:
     """Runs a layer on one step after another, with outputs `(y, carry)` of every step.
 

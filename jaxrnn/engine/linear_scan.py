@@ -81,7 +81,7 @@ def linear_scan(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {tuple(METHODS)}, got {method!r}.")
-    b = jnp.asarray(b)
+    b = checks.array(b, "b")
     axis = _time_axis(b, axis)
     mask, reset = (
         None if flag is None else jnp.moveaxis(_flags(flag, b, axis, name), axis, 0)
@@ -308,7 +308,7 @@ def _time_axis(b, axis):
 
 def _broadcast(array, shape, name):
     """The array broadcast to a shape, or an error that names it."""
-    array = jnp.asarray(array)
+    array = checks.array(array, name)
     padded = (1,) * (len(shape) - array.ndim) + array.shape
     fits = len(padded) == len(shape)
     if not fits or any(came not in (1, want) for came, want in zip(padded, shape, strict=True)):
@@ -318,7 +318,7 @@ def _broadcast(array, shape, name):
 
 def _coefficients(a, b, axis):
     """The coefficients with the axes of `b`; their time axis may stay 1."""
-    a = jnp.asarray(a)
+    a = checks.array(a, "a")
     fixed = a.ndim < b.ndim - axis or a.shape[axis - b.ndim] == 1
     shape = (*b.shape[:axis], 1, *b.shape[axis + 1 :]) if fixed else b.shape
     return _broadcast(a, shape, "a")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
 from jaxrnn.types import Mask
 
@@ -90,7 +91,7 @@ def as_array(
     values: Any, name: str, dtypes: tuple[Any, ...], shape: tuple[int, ...] | None = None
 ) -> jax.Array:
     """The values as an array, with one of the kinds of dtype and, where given, the shape."""
-    array = jnp.asarray(values)
+    array = checks.array(values, name)
     if not any(jnp.issubdtype(array.dtype, dtype) for dtype in dtypes):
         wanted = " or ".join(dtype.__name__ for dtype in dtypes)
         raise TypeError(f"{name} must be {wanted}, got the dtype {array.dtype}.")

@@ -11,6 +11,7 @@ from jaxrnn.engine import checks
 from jaxrnn.types import Array, Carry, Cell, Mask, Params, Reset
 
 _FLAG_DTYPES = (jnp.bool_, jnp.integer, jnp.floating)
+_HOW_TO_WEIGH = "; weights go to `weights=` of the losses, and flags are made by `mask != 0`"
 _LENGTHS = " Lengths become a mask by mask_from_lengths."
 
 
@@ -136,8 +137,8 @@ def as_mask(mask: Mask, shape: tuple[int, ...], name: str = "mask") -> jax.Array
     """Flags as bools, checked against the shape that they must have.
 
     Args:
-        mask: flags `[..., T]`, bool, or 0 and 1 as ints or floats. Under `jit` flags that are not
-            bool cannot be checked; any entry other than 0 is True.
+        mask: flags `[..., T]`, bool, or 0 and 1 as ints, or as floats that are not traced. Under
+            `jit` the values of ints cannot be checked; any entry other than 0 is True.
         shape: the exact shape that it must have.
         name: what the errors call it; `"reset"` for resets.
 
@@ -145,17 +146,14 @@ def as_mask(mask: Mask, shape: tuple[int, ...], name: str = "mask") -> jax.Array
         bool `[..., T]`.
 
     Raises:
-        TypeError: It is not an array of bools, ints or floats.
+        TypeError: It is not an array of bools, ints or floats, or it is traced and floating.
         ValueError: It has another shape, or (when its values are known) one that is not 0 or 1.
 
     Example:
         >>> as_mask([1, 0, 1], (3,))
         Array([ True, False,  True], dtype=bool)
     """
-    try:
-        flags = jnp.asarray(mask)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of bools, got {mask!r}.") from error
+    flags = checks.array(mask, name)
     if not any(jnp.issubdtype(flags.dtype, dtype) for dtype in _FLAG_DTYPES):
         raise TypeError(f"{name} must be bool, or 0 and 1, got the dtype {flags.dtype}.")
     shape = tuple(shape)
@@ -166,7 +164,7 @@ def as_mask(mask: Mask, shape: tuple[int, ...], name: str = "mask") -> jax.Array
         raise ValueError(f"{name} must have the shape {shape}, got {flags.shape}.{hint}")
     if flags.dtype == bool:
         return flags
-    _check_zero_or_one(mask, name)
+    _check_zero_or_one(mask, flags.dtype, name)
     return flags != 0
 
 
@@ -230,9 +228,15 @@ def zero_masked(mask: Mask, xs: Any) -> Any:
     )
 
 
-def _check_zero_or_one(mask, name):
+def _check_zero_or_one(mask, dtype, name):
     values = concrete(mask)
     if values is None:
+        # A weight that is not 0 would count as a whole step, and so would NaN.
+        if jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(
+                f"{name} must be bool, or 0 and 1 as ints, where it is traced, got the dtype "
+                f"{dtype}{_HOW_TO_WEIGH}."
+            )
         return
     wrong = values[(values != 0) & (values != 1)]
     if wrong.size:

@@ -2,7 +2,6 @@
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.auto import auto
-from jaxrnn.engine.inside import rollout_of
 from jaxrnn.engine.time import backwards
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Evaluator, Inside, Layer
@@ -40,12 +39,18 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, cell)
 
+    # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the same
+    # numbers.
+    def prepared(params, steps, key):
+        if cell.prepare is None:
+            return steps
+        return steps._replace(xs=cell.prepare(params, key, steps.xs, steps.reset))
+
+    def unroll(params, carry, steps, key):
+        return evaluate(cell, params, carry, prepared(params, steps, key))
+
     def inside(params, carry, steps, key):
-        # Noise is drawn for all steps before the evaluator sees them, so every evaluator gets the
-        # same numbers.
-        if cell.prepare is not None:
-            xs = cell.prepare(params, key, steps.xs, steps.reset)
-            steps = steps._replace(xs=xs)
+        steps = prepared(params, steps, key)
 
         # The cell once more, with its carry for its output: the same noise, and one unroll.
         def carries():
@@ -57,7 +62,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
     layer = Layer(
         init=cell.init,
         initial_carry=cell.initial_carry,
-        unroll=rollout_of(inside),
+        unroll=unroll,
         num_outputs=cell.num_outputs,
         num_feature_axes=cell.num_feature_axes,
         roles=cell.roles,

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.inside import look_inside, rollout_of
+from jaxrnn.engine.inside import look_inside, map_runs, rollout_of
 from jaxrnn.engine.starts import flip_starts
 from jaxrnn.types import Carry, Flags, Inside, Key, Layer, Params, Reset, Steps
 
@@ -63,12 +63,11 @@ def _turned(inside: Inside, reset: Reset) -> Inside:
     """What is inside of a run on flipped steps, in the order of the steps before."""
     rollout = inside.rollout
     flags = None if rollout.flags is None else _flip_flags(rollout.flags, reset)
-    layers = jax.tree.map(
-        lambda layer: _turned(layer, reset),
-        inside.layers,
-        is_leaf=lambda node: isinstance(node, Inside),
-    )
     rollout = rollout._replace(outputs=flip(rollout.outputs), flags=flags)
+
+    def layers():
+        return map_runs(lambda run: _turned(run, reset), inside.layers())
+
     return Inside(rollout, lambda: flip(inside.carries()), layers, flip(inside.mask))
 
 

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, check_model, compiled, naming_params
+from jaxrnn.engine.arguments import Call, check_model, compiled
 from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.inside import look_inside
 from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import as_mask, concrete, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import Started, StartsRefused, first_carry, nan_without_start
@@ -119,9 +120,11 @@ def unroll(
             )
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    run = compiled(_run, model, evaluator, reverse, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, starts, call.steps, key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    checks.array_leaves(starts, "starts")
+    arrays = params, carry, starts, call.steps, key
+    return compiled(_run, (model, evaluator, reverse, call.time_axis), arrays)(*arrays)
 
 
 def step(
@@ -228,9 +231,10 @@ def carries(
     """
     call = Call.checked(model, xs, mask, reset, time_major)
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
-    run = compiled(_run_carries, model, reverse, call.time_axis)
-    with naming_params(model, params, call.steps.xs):
-        return run(params, carry, call.steps, key)
+    check_params(model, params, width_of(model, call.steps.xs))
+    checks.array_leaves(carry, "carry")
+    arrays = params, carry, call.steps, key
+    return compiled(_run_carries, (model, reverse, call.time_axis), arrays)(*arrays)
 
 
 def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key):

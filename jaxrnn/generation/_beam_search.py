@@ -11,9 +11,10 @@ from jax import lax
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.masking import expand_mask, select
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.unroll import step
-from jaxrnn.generation._decoding import as_tokens, check_tokens, stop_tokens
+from jaxrnn.generation._decoding import check_fits, check_tokens, fitting_pad, stop_tokens
 from jaxrnn.generation._feedback import check_causal
 from jaxrnn.generation._sampling import check_numbers, checked_logits
 from jaxrnn.types import Carry, Model, Params
@@ -131,10 +132,13 @@ def beam_search(
             f"length_penalty must be one number, got the shape {np.shape(length_penalty)}."
         )
     check_numbers(length_penalty, "length_penalty", "of at least 0", _is_penalty)
-    start = jnp.asarray(start)
+    start = checks.array(start, "start")
     check_tokens(model, start, "start")
-    choices = stop_tokens(stop_token), jnp.asarray(length_penalty), as_tokens(pad, "pad")
-    return compiled(_search, model, beams, max_steps, n_best)(params, carry, start, choices)
+    check_params(model, params, None)
+    checks.array_leaves(carry, "carry")
+    choices = stop_tokens(stop_token), jnp.asarray(length_penalty), fitting_pad(pad, start, "start")
+    arrays = params, carry, start, choices
+    return compiled(_search, (model, beams, max_steps, n_best), arrays)(*arrays)
 
 
 def _is_penalty(alpha):
@@ -203,6 +207,7 @@ def _reader(model, params, carry, start, num_beams):
         changed = iter(changed)
         own = [next(changed) if does else leaf for leaf, does in zip(leaves, changes, strict=True)]
         after, logits = advance(own, token)
+        check_fits(logits.shape[-1] - 1, token, "start", "the last token of the logits")
         return changing(after), _log_softmax(checked_logits(logits))
 
     axis = start.ndim

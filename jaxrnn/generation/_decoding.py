@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
+from jaxrnn.engine.masking import concrete
+from jaxrnn.engine.remade import warn_if_remade
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.generation._feedback import (
     Feed,
@@ -125,7 +127,8 @@ def free_run(
     if future is not None:
         _check_like_prompt(future, prompt, model.num_feature_axes)
     arguments = params, prompt, future, as_data(feed), carry, mask, reset, checked_key(key)
-    return compiled(_free_run, model, num_steps)(*arguments)
+    warn_if_remade((feed,), arguments, "feed")
+    return compiled(_free_run, (model, num_steps), arguments)(*arguments)
 
 
 def _free_run(model, num_steps, params, prompt, future, feed, carry, mask, reset, key):
@@ -228,15 +231,16 @@ def generate(
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     check_choice(checked_key(key), temperature, top_k, top_p)
     check_tokens(model, prompt, "prompt")
-    choices = temperature, top_p, stop_tokens(stop_token), as_tokens(pad, "pad")
+    choices = temperature, top_p, stop_tokens(stop_token), fitting_pad(pad, prompt, "prompt")
     arrays = params, prompt, choices, carry, mask, reset, key
-    return compiled(_generate, model, num_steps, top_k)(*arrays)
+    return compiled(_generate, (model, num_steps, top_k), arrays)(*arrays)
 
 
 def _generate(model, num_steps, top_k, params, prompt, choices, carry, mask, reset, key):
     temperature, top_p, stops, pad = choices
 
     def choose(logits, token, key):
+        check_fits(logits.shape[-1] - 1, token, "prompt", "the last token of the logits")
         chosen = next_token(logits, key, temperature=temperature, top_k=top_k, top_p=top_p)
         return chosen.astype(token.dtype)
 
@@ -261,6 +265,23 @@ def check_tokens(model: Model, tokens: Any, name: str) -> None:
         raise TypeError(f"{name} must be signed ints, got the dtype {tokens.dtype}.")
 
 
+def check_fits(token: Any, tokens: jax.Array, name: str, what: str) -> None:
+    """Raises ValueError for a token that would wrap around in the dtype of others."""
+    limits = jnp.iinfo(tokens.dtype)
+    if not limits.min <= token <= limits.max:
+        raise ValueError(
+            f"{name} must have a dtype that holds {token}, {what}, got {tokens.dtype}."
+        )
+
+
+def fitting_pad(pad: Any, tokens: jax.Array, name: str) -> jax.Array:
+    """The token after the end of a row; raises ValueError where the others cannot hold it."""
+    pad = as_tokens(pad, "pad")
+    if (known := concrete(pad)) is not None:
+        check_fits(known, tokens, name, "pad")
+    return pad
+
+
 def stop_tokens(stop_token: int | Sequence[int] | None) -> jax.Array:
     """The tokens that end a row, in one axis."""
     if stop_token is None:
@@ -270,7 +291,7 @@ def stop_tokens(stop_token: int | Sequence[int] | None) -> jax.Array:
 
 def as_tokens(values: Any, name: str) -> jax.Array:
     """The values as an array; raises TypeError unless they are ints."""
-    tokens = jnp.asarray(values)
+    tokens = checks.array(values, name)
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise TypeError(f"{name} must be integer tokens, got {values!r}.")
     return tokens

@@ -66,6 +66,7 @@ def as_data(feed: Feed) -> Partial:
     """The feed as a tree, so that the data of a `Partial` passes through `jit` as arrays."""
     if not callable(feed):
         raise TypeError(f"feed must be a function (y, x, key) -> x, got {feed!r}.")
+    checks.hashable(feed.func if isinstance(feed, Partial) else feed, "feed")
     return feed if isinstance(feed, Partial) else Partial(feed)
 
 

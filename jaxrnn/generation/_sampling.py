@@ -106,7 +106,7 @@ def _one(value, name):
 
 def checked_logits(logits: Any) -> jax.Array:
     """The logits `[..., V]` in float32 at least; raises unless they are floating."""
-    logits = jnp.asarray(logits)
+    logits = checks.array(logits, "logits")
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"logits must be floating, got the dtype {logits.dtype}.")
     if logits.ndim == 0 or logits.shape[-1] == 0:
@@ -118,6 +118,8 @@ def _at_temperature(logits, temperature):
     """logits / temperature up to a constant, and its limit at 0."""
     temperature = jnp.asarray(temperature, logits.dtype)
     relative = logits - logits.max(-1, keepdims=True)
+    # An infinite logit is the only one to draw; the difference of two is NaN.
+    relative = jnp.where(logits == jnp.inf, 0, relative)
     limit = jnp.where(relative == 0, 0, -jnp.inf)
     divisor = jnp.where(temperature > 0, temperature, 1)
     return jnp.where(temperature > 0, relative / divisor, limit)

@@ -10,6 +10,8 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
 from jaxrnn.engine.masking import as_mask, select, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
+from jaxrnn.engine.remade import warn_if_remade
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.engine.unroll import unroll
@@ -129,7 +131,7 @@ def scheduled_sampling(
     drawing_key(key, "scheduled_sampling")
     steps = Call.checked(model, xs, mask, reset, time_major=False).steps
     rate = _checked_rate(rate, checks.leading_shape(steps.xs, model.num_feature_axes))
-    return compiled(_scheduled, model)(params, steps, rate, key, as_data(feed), carry)
+    return _run_fed(_scheduled, model, feed, params, steps, rate, key, carry)
 
 
 def _scheduled(model, params, steps, rate, key, feed, carry):
@@ -191,7 +193,16 @@ def impute(
     steps = Call.checked(model, xs, mask, reset, time_major=False).steps
     leading = checks.leading_shape(steps.xs, model.num_feature_axes)
     missing, key = as_mask(missing, leading, "missing"), checked_key(key)
-    return compiled(_imputed, model)(params, steps, missing, key, as_data(feed), carry)
+    return _run_fed(_imputed, model, feed, params, steps, missing, key, carry)
+
+
+def _run_fed(run, model, feed, params, steps, flags, key, carry):
+    """What scheduled sampling and imputation have in common: checks, and the compiled loop."""
+    check_params(model, params, width_of(model, steps.xs))
+    checks.array_leaves(carry, "carry")
+    arguments = params, steps, flags, key, as_data(feed), carry
+    warn_if_remade((feed,), arguments, "feed")
+    return compiled(run, (model,), arguments)(*arguments)
 
 
 def _imputed(model, params, steps, missing, key, feed, carry):

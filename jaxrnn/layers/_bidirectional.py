@@ -110,7 +110,7 @@ def bidirectional(
             Directions(forward.info, backward.info),
             flags,
         )
-        return Inside(rollout, lambda: Directions(*(run.carries() for run in runs)), runs)
+        return Inside(rollout, lambda: Directions(*(run.carries() for run in runs)), lambda: runs)
 
     return Layer(
         init=init,

@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine.flags import side_by_side
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell, Layer, Rollout
+from jaxrnn.types import Cell, Inside, Layer, Rollout
 
 
 @model_factory
@@ -57,24 +58,27 @@ def concatenate(*layers: Cell | Layer) -> Layer:
         pairs = zip(branches, params, strict=True)
         return tuple(branch.initial_carry(own, batch_shape) for branch, own in pairs)
 
-    def unroll(params, carry, steps, key):
+    def inside(params, carry, steps, key):
         keys = split_key(key, len(branches))
-        rollouts = [
-            branch.unroll(branch_params, branch_carry, steps, branch_key)
+        runs = [
+            look_inside(branch, branch_params, branch_carry, steps, branch_key)
             for branch, branch_params, branch_carry, branch_key in zip(
                 branches, params, parts_of(carry), keys, strict=True
             )
         ]
+        rollouts = [run.rollout for run in runs]
         flags, outputs = side_by_side(branches, rollouts, steps)
         carries, _, infos, _ = zip(*rollouts, strict=True)
-        return Rollout(carries, jnp.concatenate(outputs, axis=-1), infos, flags)
+        rollout = Rollout(carries, jnp.concatenate(outputs, axis=-1), infos, flags)
+        return Inside(rollout, lambda: tuple(run.carries() for run in runs), lambda: tuple(runs))
 
     return Layer(
         init=init,
         initial_carry=initial_carry,
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=lambda num_inputs: sum(branch.num_outputs(num_inputs) for branch in branches),
         causal=all(branch.causal for branch in branches),
         num_feature_axes=branches[0].num_feature_axes,
         roles=tuple(branch.roles for branch in branches),
+        inside=inside,
     )

@@ -8,12 +8,13 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.flags import check_keeps_steps
-from jaxrnn.engine.keys import MissingKey
+from jaxrnn.engine.inside import look_inside
+from jaxrnn.engine.keys import MissingKey, split_key
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import Started
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Carry, Cell, Layer, Rollout
+from jaxrnn.types import Carry, Cell, Inside, Layer, Rollout
 
 
 @model_factory
@@ -96,8 +97,32 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
         carry = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, num_batch_axes), carries)
         return Rollout(carry, ys, info)
 
+    # Only who looks inside needs the layers one by one, in a program that grows with their number.
+    def inside(params, carry, steps, key):
+        rollout = unroll(params, carry, steps, key)
+        num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
+        layers = params, _layers_first(carry, num_batch_axes)
+
+        def runs():
+            xs, made = steps.xs.astype(rollout.outputs.dtype), []
+            for number, own_key in enumerate(split_key(key, num_layers)):
+                own = jax.tree.map(lambda leaf, i=number: leaf[i], layers)
+                made.append(look_inside(inner, *own, steps._replace(xs=xs), own_key))
+                xs = made[-1].rollout.outputs
+            return tuple(made)
+
+        def carries():
+            each = [run.carries() for run in runs()]
+            return jax.tree.map(lambda *leaves: jnp.stack(leaves, num_batch_axes + 1), *each)
+
+        return Inside(rollout, carries, runs)
+
     return inner._replace(
-        init=init, initial_carry=initial_carry, unroll=unroll, num_outputs=num_outputs
+        init=init,
+        initial_carry=initial_carry,
+        unroll=unroll,
+        num_outputs=num_outputs,
+        inside=inside,
     )
 
 

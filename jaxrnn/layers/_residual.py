@@ -63,7 +63,7 @@ def residual(layer: Cell | Layer) -> Layer:
                 f"layer must keep the shape to be residual, got outputs {shape} for xs {wanted}."
             )
         outputs = jax.tree.map(jnp.add, steps.xs, rollout.outputs)
-        return Inside(rollout._replace(outputs=outputs), run.carries, (run,))
+        return Inside(rollout._replace(outputs=outputs), run.carries, lambda: (run,))
 
     return inner._replace(
         init=init, unroll=rollout_of(inside), num_outputs=num_outputs, inside=inside

@@ -76,7 +76,7 @@ def serial(*layers: Cell | Layer) -> Layer:
             steps = outputs_as_steps(layer, rollout, steps)
         carries, _, infos, _ = zip(*(run.rollout for run in runs), strict=True)
         rollout = Rollout(carries, steps.xs, infos, flags)
-        return Inside(rollout, lambda: tuple(run.carries() for run in runs), tuple(runs))
+        return Inside(rollout, lambda: tuple(run.carries() for run in runs), lambda: tuple(runs))
 
     def num_outputs(num_inputs):
         for layer in stack:

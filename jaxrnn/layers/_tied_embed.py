@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
+from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._embed import EmbedParams, embed
 from jaxrnn.layers._serial import serial
@@ -79,21 +80,24 @@ def tied_embed(
         bias = jnp.zeros(vocabulary, param_dtype) if use_bias else None
         return TiedEmbedParams(table, stack.init(key, num_features), bias)
 
-    def unroll(params, carry, steps, key):
+    def inside(params, carry, steps, key):
         vectors = lookup.unroll(EmbedParams(params.table), (), steps, None).outputs
-        rollout = stack.unroll(params.layers, carry, Steps(vectors, *steps[1:]), key)
+        run = look_inside(stack, params.layers, carry, Steps(vectors, *steps[1:]), key)
+        rollout = run.rollout
         checks.width(rollout.outputs, params.table.T)
         logits = rollout.outputs @ params.table.T
-        return rollout._replace(outputs=logits if params.bias is None else logits + params.bias)
+        logits = logits if params.bias is None else logits + params.bias
+        return run._replace(rollout=rollout._replace(outputs=logits))
 
     return Layer(
         init=init,
         initial_carry=lambda params, batch_shape=(): stack.initial_carry(
             params.layers, batch_shape
         ),
-        unroll=unroll,
+        unroll=rollout_of(inside),
         num_outputs=lambda num_inputs: num_inputs,
         causal=stack.causal,
         num_feature_axes=0,
         roles=TiedEmbedParams(None, stack.roles),
+        inside=inside,
     )

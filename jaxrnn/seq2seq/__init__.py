@@ -11,12 +11,12 @@ from jaxrnn.seq2seq._cross_attention import Memory as Memory
 from jaxrnn.seq2seq._cross_attention import attention_weights as attention_weights
 from jaxrnn.seq2seq._cross_attention import cross_attention as cross_attention
 from jaxrnn.seq2seq._cross_attention import source_memory as source_memory
-from jaxrnn.seq2seq._encoder_decoder import EncoderDecoder as EncoderDecoder
-from jaxrnn.seq2seq._encoder_decoder import EncoderDecoderParams as EncoderDecoderParams
 from jaxrnn.seq2seq._encoder_decoder import encoder_decoder as encoder_decoder
 from jaxrnn.seq2seq._input_feeding import InputFeedingCarry as InputFeedingCarry
 from jaxrnn.seq2seq._input_feeding import InputFeedingParams as InputFeedingParams
 from jaxrnn.seq2seq._input_feeding import input_feeding as input_feeding
+from jaxrnn.seq2seq._record import EncoderDecoder as EncoderDecoder
+from jaxrnn.seq2seq._record import EncoderDecoderParams as EncoderDecoderParams
 from jaxrnn.seq2seq._scores import AdditiveScoreParams as AdditiveScoreParams
 from jaxrnn.seq2seq._scores import DotScoreParams as DotScoreParams
 from jaxrnn.seq2seq._scores import Score as Score

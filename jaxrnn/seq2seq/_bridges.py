@@ -10,9 +10,16 @@ from jax import lax
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks
 from jaxrnn.engine.precision import in_compute_dtype
+from jaxrnn.factories import ModelValue, model_factory
 
 
-class Bridge(NamedTuple):
+class _BridgeFields(NamedTuple):
+    init: Callable[[Any, Any, Any], Any]
+    apply: Callable[[Any, Any, Any], Any]
+    roles: Any = None
+
+
+class Bridge(ModelValue, _BridgeFields):
     """A learned map from the carry of one model to that of another, for `encoder_decoder`.
 
     Attributes:
@@ -23,10 +30,6 @@ class Bridge(NamedTuple):
         roles: what the parameters are for, as in `Cell`.
     """
 
-    init: Callable[[Any, Any, Any], Any]
-    apply: Callable[[Any, Any, Any], Any]
-    roles: Any = None
-
 
 class DenseBridgeParams(NamedTuple):
     """`kernel [E, N]` and `bias [N]`, from all numbers of one carry to all of the other."""
@@ -36,6 +39,7 @@ class DenseBridgeParams(NamedTuple):
     roles = "recurrent"
 
 
+@model_factory
 def dense_bridge(
     activation: Callable[[Any], Any] | None = jnp.tanh, *, param_dtype: Any = jnp.float32
 ) -> Bridge:

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.engine import checks, precision
-from jaxrnn.engine.arguments import naming_params
 from jaxrnn.engine.masking import as_mask, select, zero_masked
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.factories import model_factory
@@ -60,13 +60,14 @@ def source_memory(score: Score, params: Any, values: Any, mask: Any = None) -> M
         >>> jr.source_memory(score, params, jnp.ones((2, 6, 5))).keys.shape
         (2, 6, 4)
     """
-    values = jnp.asarray(values)
+    _check_score(score)
+    values = checks.array(values, "values")
     checks.leading_shape(values, 1, "values")
     shape = values.shape[:-1]
     mask = jnp.ones(shape, bool) if mask is None else as_mask(mask, shape)
-    with naming_params(cross_attention(score, 1, 1), params, values):
-        values = in_compute_dtype(params, zero_masked(mask, values))
-        return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
+    check_params(score, params, None, None)
+    values = in_compute_dtype(params, zero_masked(mask, values))
+    return Memory(values, zero_masked(mask, score.keys(params, values)), mask)
 
 
 @model_factory
@@ -105,8 +106,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         >>> rollout.outputs.shape, jr.attention_weights(rollout).shape
         ((2, 7, 8), (2, 7, 6))
     """
-    if not isinstance(score, Score):
-        raise TypeError(f"score must be a Score, such as dot_score(64); got {score!r}.")
+    _check_score(score)
     is_known = not checks.is_symbolic(num_source_steps)
     if is_known and checks.integer(num_source_steps, "num_source_steps") < 0:
         raise ValueError(f"num_source_steps must not be below 0, got {num_source_steps}.")
@@ -142,6 +142,11 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         num_outputs=lambda num_inputs: num_inputs + num_memory,
         roles=score.roles,
     )
+
+
+def _check_score(score):
+    if not isinstance(score, Score):
+        raise TypeError(f"score must be a Score, such as dot_score(64); got {score!r}.")
 
 
 def attention_weights(rollout: Rollout) -> jax.Array:

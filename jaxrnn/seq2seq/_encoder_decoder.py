@@ -8,8 +8,10 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.keys import split_key
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import as_layer
 from jaxrnn.engine.unroll import unroll
+from jaxrnn.factories import ModelValue, model_factory
 from jaxrnn.generation._beam_search import beam_search
 from jaxrnn.generation._decoding import generate
 from jaxrnn.generation._teacher_forcing import teacher_forced
@@ -21,6 +23,7 @@ from jaxrnn.seq2seq._packed_sources import (
     read_sources,
     without_memory,
 )
+from jaxrnn.seq2seq._record import EncoderDecoder, EncoderDecoderParams
 from jaxrnn.seq2seq._scores import Score
 from jaxrnn.seq2seq._writers import (
     Writer,
@@ -32,60 +35,7 @@ from jaxrnn.seq2seq._writers import (
 from jaxrnn.types import Cell, Layer, Steps
 
 
-class EncoderDecoderParams(NamedTuple):
-    """`encoder`, `decoder`, a tuple for decoder, attention if any, and readout, and `bridge`.
-
-    Attention has the score's parameters, with an `attention_cell` `AttentionCellParams(cell,
-    score)`, and with `input_feeding` `InputFeedingParams(cell, score, kernel)`. `bridge` is None
-    where the bridge has no parameters.
-    """
-
-    encoder: Any
-    decoder: Any
-    bridge: Any = None
-
-
-class EncoderDecoder(NamedTuple):
-    """A map from a source to another sequence, as a record of pure functions.
-
-    A row may hold several sources (`pack` makes such rows): `source_reset` says where each begins
-    and `reset` where each sequence of the target does. Sequence k of the target then reads source
-    k and nothing of the others, and gives what the pair gives in a row of its own, in values and
-    gradients; without a source k it is written as from a source without a real step. It does not
-    matter whether the first sequence of a row is flagged. The encoder, where the decoder starts
-    from its carry, and all that writes then run step by step and draw noise for every step anew.
-
-    Attributes:
-        init: `(key, num_source_inputs, num_inputs) -> params`.
-        encode: `(params, source, *, mask=None, reset=None, key=None) -> carry`: what the decoder
-            starts from. With `reset` it is a `PackedCarry`, from which a reset moves on to the next
-            source; without it a tuple, and a reset drops the source.
-        decoder: `(carry) -> Layer`: what runs from such a carry with `params.decoder`, by
-            `unroll`, `step`, `free_run`; layers for sources of the same size are equal. TypeError
-            for any other carry.
-        teacher_forced: `(params, source, xs, *, source_mask=None, source_reset=None, mask=None,
-            reset=None, key=None) -> Rollout`: the outputs `[..., T, C]` from the true prefixes xs
-            `[..., T]`, each with a start token before it. ValueError where one reset is given
-            without the other.
-        generate: `(params, source, prompt, num_steps, *, source_mask=None, source_reset=None,
-            reset=None, **choice) -> Generated`: `generate` with its arguments; the prompt is the
-            start token. In a row of several sources it goes on with the sequence in which the
-            prompt ends.
-        beam_search: `(params, source, start, *, source_mask=None, **search) -> Hypotheses`:
-            `beam_search` with its arguments; `start` `[...]` is the start token of each row, which
-            holds one source.
-        roles: What the parameters are for, as in `Cell`.
-    """
-
-    init: Callable[..., EncoderDecoderParams]
-    encode: Callable[..., Any]
-    decoder: Callable[[Any], Layer]
-    teacher_forced: Callable[..., Any]
-    generate: Callable[..., Any]
-    beam_search: Callable[..., Any]
-    roles: Any = None
-
-
+@model_factory
 def encoder_decoder(
     encoder: Cell | Layer,
     decoder: Cell | Layer,
@@ -218,22 +168,34 @@ class _Reader(NamedTuple):
     bridge: Callable[[Any], Any] | Bridge | None
 
 
+class _WholeFields(NamedTuple):
+    reader: _Reader
+    writer: Writer
+
+
+class _Whole(ModelValue, _WholeFields):
+    """Both parts as a value, so that parameters are compared with those of equal models."""
+
+    def init(self, key: Any, num_source_inputs: int, num_inputs: int) -> EncoderDecoderParams:
+        """The parameters of both parts, and of a bridge that has some."""
+        (layer, _, bridge), writer = self
+        encoder_key, decoder_key = jax.random.split(key)
+        stack = writer.stack(1, layer.num_outputs(num_source_inputs))
+        encoder = layer.init(encoder_key, num_source_inputs)
+        params = EncoderDecoderParams(encoder, stack.init(decoder_key, num_inputs))
+        if not isinstance(bridge, Bridge):
+            return params
+        carries = layer.initial_carry(encoder), _own_initial(writer, params)
+        return params._replace(bridge=bridge.init(jax.random.fold_in(key, 2), *carries))
+
+
 def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
     """The record, from how a source is read and how a target is written."""
-    without_source = writer.stack(0, 1)
-
-    def init(key, num_source_inputs, num_inputs):
-        encoder_key, decoder_key = jax.random.split(key)
-        stack = writer.stack(1, reader.layer.num_outputs(num_source_inputs))
-        encoder = reader.layer.init(encoder_key, num_source_inputs)
-        params = EncoderDecoderParams(encoder, stack.init(decoder_key, num_inputs))
-        if not isinstance(reader.bridge, Bridge):
-            return params
-        carries = reader.layer.initial_carry(encoder), _own_initial(writer, params)
-        bridge = reader.bridge.init(jax.random.fold_in(key, 2), *carries)
-        return params._replace(bridge=bridge)
+    whole, without_source = _Whole(reader, writer), writer.stack(0, 1)
 
     def encode(params, source, *, mask=None, reset=None, key=None):
+        source = checks.arrays(source, "source")
+        check_params(whole, params, width_of(reader.layer, source), None)
         start = _start if reset is None else _packed_start
         return start(reader, writer, params, Steps(source, mask, reset), key)
 
@@ -277,7 +239,7 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
 
     bridge_roles = reader.bridge.roles if isinstance(reader.bridge, Bridge) else None
     roles = EncoderDecoderParams(reader.layer.roles, without_source.roles, bridge_roles)
-    return EncoderDecoder(init, encode, decoder, forced, written, searched, roles)
+    return EncoderDecoder(whole.init, encode, decoder, forced, written, searched, roles)
 
 
 def _start(reader, writer, params, steps, key):

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.arguments import Call, compiled, naming_params
+from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.inside import one_step, step_by_step
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import restarted, taken, zero_masked
+from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.starts import refuse_starts
 from jaxrnn.engine.time import backwards, time_back, time_first
@@ -101,8 +102,9 @@ def read_sources(
     steps = Call.checked(layer, *steps, time_major=False).steps
     if steps.mask is None:
         steps = steps._replace(mask=jnp.ones_like(steps.reset))
-    with naming_params(layer, params, steps.xs):
-        return compiled(_read_sources, layer, reverse, with_carries)(params, steps, key)
+    check_params(layer, params, width_of(layer, steps.xs), name="params.encoder")
+    arrays = params, steps, key
+    return compiled(_read_sources, (layer, reverse, with_carries), arrays)(*arrays)
 
 
 def _read_sources(layer, reverse, with_carries, params, steps, key):

@@ -1,5 +1,6 @@
 """The ways to write from a source: a fixed vector, and attention outside or inside of a cell."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -61,15 +62,12 @@ _WITHIN_SECOND = Parts(
 
 def fixed_vector(decoder: Layer, readout: Layer) -> Writer:
     """The decoder starts from the encoder's last carry, and nothing else passes."""
-    return Writer(lambda *source_size: serial(decoder, readout), _FIRST, "decoder", None)
+    return Writer(functools.partial(_without, decoder, readout), _FIRST, "decoder", None)
 
 
 def attention_after_decoder(decoder: Layer, readout: Layer, score: Score) -> Writer:
     """The decoder starts from the encoder's last carry, and its outputs are the queries."""
-
-    def stack(num_source_steps, num_memory):
-        return serial(decoder, cross_attention(score, num_source_steps, num_memory), readout)
-
+    stack = functools.partial(_with_attention, decoder, readout, score)
     return Writer(stack, _FIRST_AND_SECOND, "decoder", score)
 
 
@@ -88,7 +86,19 @@ def attention_fed_back(decoder: Layer, readout: Layer, score: Score, cell: Any) 
 
 
 def _attention_inside(decoder, attending, readout, score, cell):
-    def stack(num_source_steps, num_memory):
-        return serial(decoder, attending(cell, score, num_source_steps, num_memory), readout)
-
+    attend = functools.partial(attending, cell, score)
+    stack = functools.partial(_with_attention_inside, decoder, readout, attend)
     return Writer(stack, _WITHIN_SECOND, attending.__name__, score)
+
+
+# Functions of a module, bound by `partial`, so that equal calls give equal writers.
+def _without(decoder, readout, *source_size):
+    return serial(decoder, readout)
+
+
+def _with_attention(decoder, readout, score, *source_size):
+    return serial(decoder, cross_attention(score, *source_size), readout)
+
+
+def _with_attention_inside(decoder, readout, attend, *source_size):
+    return serial(decoder, attend(*source_size), readout)

@@ -158,6 +158,7 @@ def _as_int(value, name):
 
 
 def _as_ints(values, name):
+    checks.array_or_list(values, name)
     known = concrete(values)
     # Concrete values stay numpy: without x64 JAX would cut an int64 id to its lower half.
     ints = jnp.asarray(values) if known is None else known

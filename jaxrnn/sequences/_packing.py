@@ -150,6 +150,7 @@ def as_ragged(sequences: Sequence[Any], name: str) -> Ragged:
         found = jax.tree.structure(sequence)
         if found != structure:
             raise TypeError(f"{name}[{index}] must have the structure {structure}, got {found}.")
+        checks.array_leaves(sequence, f"{name}[{index}]")
         leaves.append([np.asarray(leaf) for leaf in jax.tree.leaves(sequence)])
         if not _fits(leaves[-1], leaves[0]):
             _raise_misfit(f"{name}[{index}]", sequence, leaves[0])

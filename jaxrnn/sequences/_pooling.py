@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.loss_arguments import as_weights, wide
 from jaxrnn.engine.masking import as_mask, expand_mask, zero_masked
 
@@ -131,7 +132,7 @@ def attention_valid(ys: Any, scores: Any, mask: Any = None) -> Any:
         >>> attention_valid(ys, scores, jnp.array([1, 1, 0]))
         Array([0.5, 0.5], dtype=float32)
     """
-    scores = jnp.asarray(scores)
+    scores = checks.array(scores, "scores")
     if not jnp.issubdtype(scores.dtype, jnp.floating):
         raise TypeError(f"scores must be floating, got the dtype {scores.dtype}.")
     if scores.ndim == 0:
@@ -148,14 +149,13 @@ def attention_valid(ys: Any, scores: Any, mask: Any = None) -> Any:
 
 def _pool(pool: Callable[[jax.Array, jax.Array], jax.Array], ys: Any, mask: Any) -> Any:
     def pool_leaf(leaf):
-        leaf = jnp.asarray(leaf)
         flags = _leaf_mask(mask, leaf)
         if flags.shape[-1] == 0:
             return jnp.zeros(flags.shape[:-1] + leaf.shape[flags.ndim :], leaf.dtype)
         pooled = pool(leaf, flags)
         return zero_masked(flags.any(-1), pooled)
 
-    return jax.tree.map(pool_leaf, ys)
+    return jax.tree.map(pool_leaf, checks.arrays(ys, "ys"))
 
 
 def _leaf_mask(mask, leaf):

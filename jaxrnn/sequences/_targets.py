@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, zero_masked
 
 
@@ -56,7 +57,7 @@ def shift_targets(
         >>> print(targets, mask)
         [[6 7 0 9 0]] [[ True  True False  True False]]
     """
-    xs = jax.tree.map(jnp.asarray, xs)
+    xs = checks.arrays(xs, "xs")
     leading = _leading(xs, mask, reset, num_feature_axes)
     has_target = _has_target(leading, mask, reset)
     axis = len(leading) - 1

@@ -47,7 +47,8 @@ def check_axes(subject: Subject) -> None:
 
     def variants(params, xs):
         initial = subject.initial_carry(shape[:2])
-        flags = {"mask": jnp.ones(shape), "reset": jnp.zeros(shape, int)}
+        # Of numpy, because a floating mask must not be traced.
+        flags = {"mask": np.ones(shape), "reset": jnp.zeros(shape, int)}
         outputs, carry = run(params, xs)
         given = run(params, xs, carry=initial, **flags)
         cut = run(params, _until(short, xs))
@@ -143,10 +144,13 @@ def check_not_causal(subject: Subject, case: Case) -> None:
 
 
 @checks_law(STARTS)
-def check_starts(subject: Subject, case: Case) -> None:
+def check_starts(subject: Subject, case: Case, reached: Any) -> None:
     """Rows of several sequences with starts, and their sequences one by one with carries.
 
-    A model that cannot take starts raises an error that says so.
+    Args:
+        subject: what to check; one that cannot take starts raises an error that says so.
+        case: the rows.
+        reached: carries `[B, ...]` that the subject has reached; None for one that is not causal.
     """
     rows, num_starts = [PACKED, STARTED], 2
     xs, mask, reset = jax.tree.map(lambda leaf: leaf[rows], (case.xs, MASK, RESET))
@@ -154,31 +158,31 @@ def check_starts(subject: Subject, case: Case) -> None:
     numbers = np.arange(num_starts + 1)
     apart = mask[:, None] & (number[:, None] == numbers[:, None])
 
-    def runs(params, xs):
-        def run(xs, **arguments):
-            return unroll(subject.record, params, xs, **arguments)
-
-        # Carries that the model has reached: not every array is a carry that it can have.
-        others = subject.xs(len(rows), num_starts, 4)
-        starts = run(others).carry
-        packed = run(xs, starts=starts, mask=mask, reset=reset)
+    def runs(params, xs, reached):
+        if reached is None:
+            reached = unroll(subject.record, params, subject.xs(4, 4)).carry
+        starts = _map(lambda leaf: leaf[:4].reshape(2, num_starts, *leaf.shape[1:]), reached)
+        flags = {"mask": mask, "reset": reset}
+        packed = unroll(subject.record, params, xs, starts=starts, **flags)
         first = subject.record.initial_carry(params, (len(rows), 1))
-        carries = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), first, starts)
-        repeated = _map(lambda leaf: jnp.repeat(leaf[:, None], num_starts + 1, 1), xs)
-        alone = run(repeated, carry=carries, mask=apart)
-        chosen = jnp.arange(len(rows)), number[:, -1]
-        last = _map(lambda leaf: leaf[chosen], alone.carry)
-        # Masked outputs are zero, so that the sum over the sequences is the row.
-        outputs = _map(lambda leaf: leaf.sum(1).astype(leaf.dtype), alone.outputs)
-        return (packed.outputs, outputs), (packed.carry, last)
+        carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, 1), first, starts)
+        xs = _map(lambda leaf: jnp.repeat(leaf[:, None], num_starts + 1, 1), xs)
+        alone = unroll(subject.record, params, xs, carry=carry, mask=apart)
+        return packed[:2], alone[:2], [run.flags and run.flags.mask for run in (packed, alone)]
 
     try:
-        outputs, carry = jax.device_get(jax.jit(runs)(subject.params, xs))
+        *got, masks = jax.device_get(jax.jit(runs)(subject.params, xs, reached))
     except StartsRefused:
         return
-    assert_same(STARTS, "outputs", *outputs, tolerance=ROUNDING, axes=("row", "step"))
+    real = [mask if own is None else own for own, mask in zip(masks, (mask, apart), strict=True)]
+    # In both the real steps come row by row and sequence by sequence.
+    outputs = [
+        _map(lambda leaf, at=at: leaf[at], run[1]) for run, at in zip(got, real, strict=True)
+    ]
+    assert_same(STARTS, "outputs", *outputs, tolerance=ROUNDING, axes=("real step",))
     if subject.causal:
-        assert_same(STARTS, "the last carry", *carry, tolerance=ROUNDING, axes=("row",))
+        last = _map(lambda leaf: leaf[np.arange(len(rows)), number[:, -1]], got[1][0])
+        assert_same(STARTS, "the last carry", got[0][0], last, tolerance=ROUNDING, axes=("row",))
 
 
 def _check_missing_key(noisy):

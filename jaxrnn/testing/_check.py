@@ -149,7 +149,7 @@ def _check_subject(subject, num_inputs, evaluators, key):
     else:
         calls.check_not_causal(subject, start)
     calls.check_axes(subject)
-    calls.check_starts(subject, start)
+    calls.check_starts(subject, start, clean.carry)
     _check_reverse(subject, start, other_xs)
     for number, evaluator in enumerate(evaluators[1:]):
         _check_evaluator(subject, evaluator, f"evaluators[{number}]", case, other_xs, clean)

@@ -89,10 +89,18 @@ def test_conv_lstm_keeps_the_laws():
 
 
 def test_conv_gru_keeps_the_laws():
-    check_cell(
-        jr.conv_gru(1, 4, 2, strides=2), num_inputs=2, make_xs=pictures(4, 2),
-        evaluators=(jr.newton(),),
-    )  # fmt: skip
+    check_cell(jr.conv_gru(1, 4, 2, strides=2), num_inputs=2, make_xs=pictures(4, 2))
+
+
+@pytest.mark.parametrize("make", [jr.conv_lstm, jr.conv_gru])
+def test_other_evaluators(make, x64):
+    cell = make(H, (2, 2), 2, param_dtype=jnp.float64)
+    params = cell.init(jax.random.key(0), C)
+    xs = np.random.default_rng(0).standard_normal((T, 2, 2, C))
+    want = jr.unroll(cell, params, xs).outputs
+    for evaluator in (jr.newton(), jr.chunked(3)):
+        got = jr.unroll(cell, params, xs, evaluator=evaluator).outputs
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
 
 
 def test_the_initial_kernels():

@@ -115,6 +115,11 @@ def test_the_feed_gets_the_step_that_it_replaces():
 
     np.testing.assert_array_equal(jax.grad(last)(unknown), [[1, 10], [0, 10], [0, 10], [0, 10]])
 
+    def last_free(future):
+        return jr.free_run(SUM, (), xs[:1], future=future, feed=keep).outputs[2, 0]
+
+    np.testing.assert_array_equal(jax.grad(last_free)(unknown[1:]), [[0, 10], [0, 10], [0, 0]])
+
 
 def test_packed_rows_are_each_completed_alone():
     xs = np.array([[5, 0], [np.nan, 1], [np.nan, 2], [7, 1], [np.nan, np.nan], [np.nan, 3.0]])

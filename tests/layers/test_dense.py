@@ -15,7 +15,7 @@ def test_worked_numbers():
     np.testing.assert_array_equal(jr.unroll(layer, params, xs).outputs, want.clip(0))
     params = params._replace(bias=None)
     np.testing.assert_array_equal(
-        jr.unroll(jr.dense(2), params, xs).outputs, want - np.array([0.5, -0.5])
+        jr.unroll(jr.dense(2, use_bias=False), params, xs).outputs, want - np.array([0.5, -0.5])
     )
 
 
@@ -45,5 +45,7 @@ def test_errors_name_the_argument():
     with pytest.raises(TypeError, match="activation must be a function or None, got 'relu'"):
         jr.dense(2, "relu")  # pyright: ignore[reportArgumentType]
     params = jr.dense(2).init(jax.random.key(0), 3)
-    with pytest.raises(ValueError, match=r"xs must have the width 3 of .*kernel.* got .*4"):
+    with pytest.raises(
+        ValueError, match=r"params.kernel must have .* inputs of width 4, got \(3, 2"
+    ):
         jr.unroll(jr.dense(2), params, jnp.ones((5, 4)))

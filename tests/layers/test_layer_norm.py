@@ -73,5 +73,5 @@ def test_errors_name_the_argument():
         jr.layer_norm(float("nan"))
     layer = jr.layer_norm()
     params = layer.init(jax.random.key(0), 4)
-    with pytest.raises(ValueError, match=r"xs must have the width of params.scale \(4,\), got 1"):
+    with pytest.raises(ValueError, match=r"params.scale must have the shape \(1,\) .*got \(4,\)"):
         jr.unroll(layer, params, jnp.ones((5, 1)))

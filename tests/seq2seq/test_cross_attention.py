@@ -169,7 +169,9 @@ def test_errors_name_the_argument():
         jr.additive_score(0)
     with pytest.raises(ValueError, match="^values must have the width 4 of the kernel"):
         jr.source_memory(score, params, values[:, :3])
-    with pytest.raises(ValueError, match="^xs must have the width 2 of the kernel"):
+    with pytest.raises(
+        ValueError, match=r"^params.query_kernel must .* inputs of width 1, got \(2, 3"
+    ):
         jr.unroll(layer, params, xs[:, :1])
     with pytest.raises(ValueError, match=r"^mask must have the shape \(5,\)"):
         jr.source_memory(score, params, values, np.ones(3))

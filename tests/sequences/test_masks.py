@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jaxrnn as jr
 from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.sequences._masks import (
     lengths_from_mask,
@@ -98,8 +99,25 @@ def test_what_is_no_flag_raises_a_type_error(flags):
 
 
 def test_traced_flags_mean_not_zero():
-    mask = jax.jit(lambda flags: as_mask(flags, (4,)))(jnp.array([0.0, 1.0, 2.0, jnp.nan]))
+    mask = jax.jit(lambda flags: as_mask(flags, (4,)))(jnp.array([0, 1, 2, -1]))
     np.testing.assert_array_equal(mask, [False, True, True, True])
+
+
+def test_traced_flags_that_are_floating_raise():
+    """A weight of 0.25 and NaN would both mean True."""
+    for name, function in (
+        ("mask", lambda flags: as_mask(flags, (4,))),
+        ("mask", lambda flags: jr.mean_over_steps(jnp.ones(4), flags)),
+        ("mask", lambda flags: jr.last_valid(jnp.ones((4, 2)), flags)),
+        ("mask", lambda flags: jr.unroll(jr.ema(0.5), (), jnp.ones((4, 2)), mask=flags)),
+        ("reset", lambda flags: jr.unroll(jr.ema(0.5), (), jnp.ones((4, 2)), reset=flags)),
+        ("reset", lambda flags: jr.shift_targets(jnp.ones((4, 2)), reset=flags)),
+        ("done", jr.reset_from_done),
+        ("mask", jr.lengths_from_mask),
+    ):
+        match = f"^{name} must be bool, .* traced, got .*float.*weights="
+        with pytest.raises(TypeError, match=match):
+            jax.eval_shape(function, jnp.array([0.0, 1.0, 0.25, jnp.nan]))
 
 
 def test_traced_flags_of_another_shape_raise():

@@ -69,13 +69,29 @@ def test_the_outputs_of_inner_layers_are_those_of_the_run():
     (within,) = around.layers
     assert_close(around.outputs, both.outputs + within.outputs, rtol=1e-5)
     assert_equal(within.outputs, within.layers[1].outputs)
-    assert not np.any([leaf[~MASK] for leaf in jax.tree.leaves(run)])
+    assert not any(leaf[~MASK].any() for leaf in jax.tree.leaves(run))
     # The carries are those of the same run, noise included.
     carries = jr.carries(model, params, xs, key=KEY, **FLAGS)
     assert_close(carries[1][0].h[MASK], within.layers[0].outputs[MASK], rtol=1e-5)
     major = {name: flag.T for name, flag in FLAGS.items()}
     turned = jr.layer_outputs(model, params, xs.swapaxes(0, 1), key=KEY, time_major=True, **major)
     assert_close(turned, jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), run))
+
+
+def test_equal_layers_and_layers_side_by_side():
+    """`repeat` has the layers of `serial`, noise included, with its carries stacked."""
+    one = jr.residual(jr.zoneout(jr.elman(2), 0.5))
+    branches = jr.concatenate(jr.ema(0.5), jr.recurrent(jr.ema(0.5), reverse=True))
+    model = jr.serial(jr.repeat(one, 2), branches)
+    params, xs = model.init(jax.random.key(0), 2), inputs(2, 6)
+    own = tuple(jax.tree.map(lambda leaf, i=i: leaf[i], params[0]) for i in range(2))
+    unrolled = jr.serial(jr.serial(one, one), branches)
+    run = jr.layer_outputs(model, params, xs, key=KEY, **FLAGS)
+    assert_close(run, jr.layer_outputs(unrolled, (own, params[1]), xs, key=KEY, **FLAGS))
+    carries = jr.carries(model, params, xs, key=KEY, **FLAGS)
+    (first, second), last = jr.carries(unrolled, (own, params[1]), xs, key=KEY, **FLAGS)
+    assert_close(carries[0].h, jnp.stack([first.h, second.h], 2))
+    assert_close(carries[1], last)
 
 
 def test_inner_outputs_with_steps_of_their_own():

@@ -151,7 +151,7 @@ def test_outputs_have_the_dtype_of_xs_and_ints_have_none():
         ({"evaluator": "sequential"}, "evaluator must be an Evaluator"),
         ({"evaluator": jr.sequential}, "evaluator must be an Evaluator"),
         ({"key": 0}, "key must be one PRNG key"),
-        ({"xs": "abc"}, "xs must be a tree of arrays"),
+        ({"xs": "abc"}, "xs must be an array of jax or numpy, .*got str 'abc'"),
         ({"xs": {"a": jnp.ones((4, 2))}}, r"xs must be one array \[..., 2\], got"),
         ({"evaluator": [1]}, "evaluator must be an Evaluator"),
     ],
@@ -185,7 +185,9 @@ def test_parameters_of_another_cell_are_named(run):
         (jr.lstm(2), None),
         (stack, None),
     ):
-        with pytest.raises(TypeError, match="params must have the structure .* that init makes"):
+        with pytest.raises(
+            TypeError, match=r"params(\[1\])? must have the structure .* that init makes"
+        ):
             run(cell, wrong, jnp.ones((4, 2)))
 
 
@@ -222,7 +224,8 @@ CELLS_WITH_A_KERNEL = {"elman": jr.elman, "lstm": jr.lstm, "gru": jr.gru, "mgu":
 def test_a_wrong_width_is_named(make):
     cell = make(3)
     params = cell.init(jax.random.key(0), 2)
-    with pytest.raises(ValueError, match="xs must have the width 2 of the kernel"):
+    match = r"params.kernel must have the shape \(5, .* for inputs of width 5, got \(2, "
+    with pytest.raises(ValueError, match=match):
         jr.unroll(cell, params, jnp.ones((4, 5)))
     with pytest.raises(ValueError, match="num_inputs must be at least 1, got 0"):
         cell.init(jax.random.key(0), 0)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiler import temporary_bytes
 from support.lstm_example import SMOOTHER, assert_close
 
 import jaxrnn as jr
@@ -234,6 +235,19 @@ def test_more_resets_than_starts():
     np.testing.assert_array_equal(rollout.outputs[0, :, 0], [4, 2, np.nan, np.nan])
     np.testing.assert_array_equal(rollout.outputs[1, :, 0], [0, 4, 2, 1])
     assert jnp.isnan(rollout.carry[:, 0]).tolist() == [True, False]
+
+
+def test_starts_are_read_where_they_are():
+    """No carry for every step is made: memory does not grow with T."""
+    cell = jr.gru(32)
+    params = cell.init(jax.random.key(0), 2)
+    starts = cell.initial_carry(params, (2,))
+
+    def last_carry(xs, starts, reset):
+        return jr.unroll(cell, params, xs, starts=starts, reset=reset).carry
+
+    arguments = jnp.zeros((500, 2)), starts, jnp.zeros(500, bool)
+    assert temporary_bytes(last_carry, *arguments) < 500 * 32 * 8 / 4
 
 
 def reading_its_carry(params, carry, steps, key):
