@@ -202,13 +202,18 @@ def numbered_as_the_first(carry, steps):
     return steps._replace(reset=masking.Restart(steps.reset, 0 * steps.reset))
 
 
+def compiled_anew(run, static, arrays):
+    return arguments.program.__wrapped__(run, *static).jitted
+
+
 BROKEN_ENGINES = {
     "masked inputs stay": ("padding", unroll, "zero_masked", lambda mask, xs: xs),
     "no copy": ("copy on padding", plain_scan, "guarded", guarded_without_mask),
     "mask first": ("reset", plain_scan, "guarded", guarded_with_mask_first),
     "flags only turned round": ("reset", time, "flip_reset", time.flip),
     "all start from the first": ("starts", plain_scan, "numbered", numbered_as_the_first),
-    "every call compiles": ("traces", unroll, "compiled", arguments.compiled.__wrapped__),
+    "every call compiles": ("traces", unroll, "compiled", compiled_anew),
+    "any parameters run": ("params", unroll, "check_params", lambda *arguments: None),
 }
 
 

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask
-from jaxrnn.engine.remade import warn_if_remade
+from jaxrnn.engine.remade import Alike, use_with_warning
 from jaxrnn.types import Cell, Layer, Mask, Model, Reset, Steps
 
 
@@ -36,20 +37,22 @@ class Call(NamedTuple):
         return cls(0 if time_major else len(leading) - 1, Steps(xs, mask, reset))
 
 
-class _Program:
-    """A jitted function, and whether it has not been asked for yet."""
+@dataclass
+class Program:
+    """A jitted function, whether it was used, and what is known of programs that are alike."""
 
-    def __init__(self, jitted: Callable[..., Any]):
-        self.jitted = jitted
-        self.is_new = True
+    jitted: Callable[..., Any]
+    is_new: bool = True
+    alike: Alike | None = None
 
 
 # Models are values, so equal ones share a program. The cache is bounded because a program outlives
 # its model, and a model made with a new lambda each time is equal to no earlier one.
 @functools.lru_cache(maxsize=128)
-def _program(run: Callable[..., Any], *static: Any) -> _Program:
+def program(run: Callable[..., Any], *static: Any) -> Program:
+    """`run(*static, *arrays)` as a function of the arrays."""
     # Inlined, a call under a caller's `jit` leaves no nested program there.
-    return _Program(jax.jit(functools.partial(run, *static), inline=True))
+    return Program(jax.jit(functools.partial(run, *static), inline=True))
 
 
 def compiled(run: Callable[..., Any], static: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
@@ -65,8 +68,9 @@ def compiled(run: Callable[..., Any], static: tuple[Any, ...], arrays: tuple[Any
     Returns:
         The jitted function.
     """
-    program = _program(run, *static)
-    if program.is_new:
-        program.is_new = False
-        warn_if_remade(static, arrays, "model")
-    return program.jitted
+    made = program(run, *static)
+    if made.is_new:
+        made.is_new, made.alike = False, use_with_warning(static, arrays, "model")
+    elif made.alike is not None:
+        made.alike.num_uses += 1
+    return made.jitted

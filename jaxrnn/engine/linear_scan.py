@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxrnn.engine import checks
@@ -326,11 +327,11 @@ def _coefficients(a, b, axis):
 
 def _flags(flags, b, axis, name):
     """The flags checked against the leading axes of `b` up to time, or further."""
-    ndim = jnp.ndim(flags)
+    ndim = np.ndim(flags)
     if ndim <= axis:
         raise ValueError(
             f"{name} must cover the axes of b up to time, {b.shape[: axis + 1]}, "
-            f"got the shape {jnp.shape(flags)}."
+            f"got the shape {np.shape(flags)}."
         )
     return as_mask(flags, b.shape[:ndim], name)
 

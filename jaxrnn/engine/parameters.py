@@ -43,7 +43,7 @@ def check_params(model: ModelValue, params: Any, *widths: int | None, name: str 
         TypeError: The structure or the kind of a dtype differs, or a leaf is not an array.
         ValueError: A shape differs.
     """
-    expected = _expected_params(model, widths)
+    expected = expected_params(model, widths)
     leaves, structure = jax.tree.flatten(params)
     if expected is not None and structure != expected.structure:
         _check_structure(model, widths, params, expected, name)
@@ -57,7 +57,7 @@ def check_params(model: ModelValue, params: Any, *widths: int | None, name: str 
             _raise_for_leaf(params, number, want, widths, name)
 
 
-class _Leaf(NamedTuple):
+class Leaf(NamedTuple):
     """What is known of a parameter; None in the shape is a size that depends on the inputs."""
 
     shape: tuple[int | None, ...]
@@ -82,12 +82,12 @@ class _Leaf(NamedTuple):
         )
 
 
-class _Expected(NamedTuple):
+class ExpectedParams(NamedTuple):
     """What `init` makes: the tree of shapes, its structure and its leaves."""
 
     tree: Any
     structure: Any
-    leaves: tuple[_Leaf, ...]
+    leaves: tuple[Leaf, ...]
     shapes: list[tuple[int | None, ...]]
     kinds: list[str]
 
@@ -103,8 +103,16 @@ class _Expected(NamedTuple):
 
 # As many as there are compiled programs, for the same reason.
 @functools.lru_cache(maxsize=128)
-def _expected_params(model: Any, widths: tuple[int | None, ...]) -> _Expected | None:
-    """What `init` makes for these widths; None where that cannot be found out."""
+def expected_params(model: Any, widths: tuple[int | None, ...]) -> ExpectedParams | None:
+    """What `init` makes for these widths; None where that cannot be found out.
+
+    Args:
+        model: a record with a field `init`, `(key, *widths) -> params`.
+        widths: the widths of the inputs; None is one that is not known.
+
+    Returns:
+        What is known of the parameters.
+    """
     if None not in widths:
         tree = _traced_init(model, widths)
         return None if tree is None else _expected(tree, tree)
@@ -131,11 +139,11 @@ def _expected(tree, other):
     def leaf(one, two):
         sizes = zip(one.shape, two.shape, strict=False)
         known = tuple(size if size == other_size else None for size, other_size in sizes)
-        return _Leaf(known, _kind(one.dtype))
+        return Leaf(known, _kind(one.dtype))
 
     leaves = tuple(map(leaf, jax.tree.leaves(tree), jax.tree.leaves(other)))
     shapes, kinds = ([*part] for part in zip(*leaves, strict=True)) if leaves else ([], [])
-    return _Expected(tree, jax.tree.structure(tree), leaves, shapes, kinds)
+    return ExpectedParams(tree, jax.tree.structure(tree), leaves, shapes, kinds)
 
 
 @functools.cache

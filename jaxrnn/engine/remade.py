@@ -18,52 +18,78 @@ from jax.core import Tracer
 from jaxrnn.factories import ModelValue, comparable
 
 _PACKAGE = str(pathlib.Path(__file__).parents[1])
-# Two models that differ in nothing but an array may be meant; three are a habit.
-_ENOUGH, _ENOUGH_WITH_ARRAYS = 2, 3
 
 
 class _AnyArray(NamedTuple):
-    """An array that a function closes over, without its numbers."""
+    """An array that a function closes over, without its numbers, which may change at every call."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
-def warn_if_remade(static: tuple[Any, ...], arrays: Any, name: str) -> None:
-    """Warns once if what a program is compiled for was made before, with functions that are alike.
+class Alike:
+    """What is known of all models, or feeds, that differ in nothing but functions that are alike.
+
+    Attributes:
+        last: the hash of the one that was used last, which keeps no model alive.
+        num_uses: how often it was used.
+        num_used_once: how many in a row before it were used once and not again.
+    """
+
+    last: int | None = None
+    num_uses = 0
+    num_used_once = 0
+
+    def use(self, identity: int) -> None:
+        """Notes that the one with this hash is used."""
+        if identity != self.last:
+            self.num_used_once = self.num_used_once + 1 if self.num_uses == 1 else 0
+            self.last, self.num_uses = identity, 0
+        self.num_uses += 1
+
+    @property
+    def is_made_anew(self) -> bool:
+        """Whether each seems to be made for a single use, as in a loop."""
+        return self.num_used_once >= 2
+
+
+def use_with_warning(static: tuple[Any, ...], arrays: Any, name: str) -> Alike | None:
+    """Notes a use, and warns once where what is compiled for is made anew at every call.
 
     Args:
         static: what is compiled for: a model with its options, or a function.
         arrays: the arguments of the program. Under the `jit` of a caller they are traced: nothing
             is compiled there at every call, and nothing is said.
         name: what the warning calls it.
+
+    Returns:
+        What is known of those that are alike; None where everything is compared by value.
     """
     functions: list[types.FunctionType] = []
     form = _form(comparable(static), functions)
     if not functions or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays)):
-        return
-    seen = _seen(form)
-    seen.add(hash(static))
-    enough = _ENOUGH_WITH_ARRAYS if _holds_array(form) else _ENOUGH
-    if len(seen) < enough or _is_said(*map(_place, functions)):
-        return
-    # The library's own functions are made by the call that the caller should make only once.
-    named = next((f for f in functions if not _is_of_the_library(f.__code__)), functions[0])
-    warnings.warn(
-        f"{name} compiles again at every call, because {named.__qualname__} of "
-        f"{named.__module__}, line {named.__code__.co_firstlineno}, is made anew and equal only "
-        "to itself. Make it once, before the loop, or define the function in a module "
-        "(functools.partial of one is compared by value). Arrays that it closes over belong in "
-        "params, or in a jax.tree_util.Partial where it is a feed.",
-        stacklevel=_frames_of_the_library(),
-    )
+        return None
+    alike = _alike(form)
+    alike.use(hash(static))
+    if alike.is_made_anew and not _is_said(*map(_place, functions)):
+        # The library's own functions are made by the call that the caller should make only once.
+        named = next((f for f in functions if not _is_of_the_library(f.__code__)), functions[0])
+        warnings.warn(
+            f"{name} compiles again at every call, because {named.__qualname__} of "
+            f"{named.__module__}, line {named.__code__.co_firstlineno}, is made anew and equal "
+            "only to itself. Make it once, before the loop, or define the function in a module "
+            "(functools.partial of one is compared by value). Arrays that it closes over belong "
+            "in params, or in a jax.tree_util.Partial where it is a feed.",
+            stacklevel=_frames_of_the_library(),
+        )
+    return alike
 
 
-# Bounded like the programs, and without what it compares: a hash keeps no model alive.
+# Bounded like the programs.
 @functools.lru_cache(maxsize=128)
-def _seen(form: Any) -> set[int]:
-    """The hashes of all that had this form."""
-    return set()
+def _alike(form: Any) -> Alike:
+    del form
+    return Alike()
 
 
 def _form(value: Any, functions: list) -> Any:
@@ -90,12 +116,6 @@ def _cell_form(cell, functions):
     if isinstance(value, jax.Array | np.ndarray):
         return _AnyArray(value.shape, str(value.dtype))
     return _form(comparable(value), functions)
-
-
-def _holds_array(form):
-    if isinstance(form, _AnyArray):
-        return True
-    return isinstance(form, tuple) and any(map(_holds_array, form))
 
 
 _SAID: set[Any] = set()

@@ -109,7 +109,9 @@ def unroll(
         (5, 8)
     """
     call = Call.checked(model, xs, mask, reset, time_major)
+    checks.array_leaves(carry, "carry")
     if starts is not None:
+        checks.array_leaves(starts, "starts")
         _check_starts_suffice(starts, call)
     if evaluator is not None:
         if isinstance(model, Layer):
@@ -120,8 +122,6 @@ def unroll(
         checks.evaluator(evaluator, "evaluator")
     reverse, key = checks.boolean(reverse, "reverse"), checked_key(key)
     check_params(model, params, width_of(model, call.steps.xs))
-    checks.array_leaves(carry, "carry")
-    checks.array_leaves(starts, "starts")
     arrays = params, carry, starts, call.steps, key
     return compiled(_run, (model, evaluator, reverse, call.time_axis), arrays)(*arrays)
 

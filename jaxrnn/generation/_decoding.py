@@ -10,7 +10,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
 from jaxrnn.engine.keys import checked_key
 from jaxrnn.engine.masking import concrete
-from jaxrnn.engine.remade import warn_if_remade
+from jaxrnn.engine.remade import use_with_warning
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.generation._feedback import (
     Feed,
@@ -127,7 +127,7 @@ def free_run(
     if future is not None:
         _check_like_prompt(future, prompt, model.num_feature_axes)
     arguments = params, prompt, future, as_data(feed), carry, mask, reset, checked_key(key)
-    warn_if_remade((feed,), arguments, "feed")
+    use_with_warning((feed,), arguments, "feed")
     return compiled(_free_run, (model, num_steps), arguments)(*arguments)
 
 

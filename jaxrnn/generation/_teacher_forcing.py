@@ -11,7 +11,7 @@ from jaxrnn.engine.arguments import Call, compiled
 from jaxrnn.engine.keys import checked_key, drawing_key, fold_in, split_key
 from jaxrnn.engine.masking import as_mask, select, zero_masked
 from jaxrnn.engine.parameters import check_params, width_of
-from jaxrnn.engine.remade import warn_if_remade
+from jaxrnn.engine.remade import use_with_warning
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.time import time_back, time_first
 from jaxrnn.engine.unroll import unroll
@@ -201,7 +201,7 @@ def _run_fed(run, model, feed, params, steps, flags, key, carry):
     check_params(model, params, width_of(model, steps.xs))
     checks.array_leaves(carry, "carry")
     arguments = params, steps, flags, key, as_data(feed), carry
-    warn_if_remade((feed,), arguments, "feed")
+    use_with_warning((feed,), arguments, "feed")
     return compiled(run, (model,), arguments)(*arguments)
 
 

@@ -74,13 +74,13 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
 
     def unroll(params, carry, steps, key):
         num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
-        has_keys = not (key is None or isinstance(key, MissingKey))
-        keys = jax.random.split(key, num_layers) if has_keys else None
+        is_drawn = not (key is None or isinstance(key, MissingKey))
+        keys = jnp.stack(split_key(key, num_layers)) if is_drawn else None
 
         def run(xs, inputs):
             params, carry, own_key = inputs
-            used_key = own_key if has_keys else key
-            return inner.unroll(params, carry, steps._replace(xs=xs), used_key)
+            own_key = own_key if is_drawn else key
+            return inner.unroll(params, carry, steps._replace(xs=xs), own_key)
 
         def advance(xs, inputs):
             rollout = run(xs, inputs)

@@ -99,9 +99,9 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
         checks.positive(max_sequences, "max_sequences")
 
     def num_windows(num_steps, reset):
-        if reset is not None and max_sequences is None:
-            return num_steps
         num_sequences = 1 if reset is None else max_sequences
+        if num_sequences is None:
+            return num_steps
         # Python's `min` cannot compare the symbols of `jax.export`.
         return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
 
@@ -133,11 +133,15 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
 def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     """Where every real step goes: windows open where a sequence starts and when one is full."""
     xs, mask, reset = steps
+    num_steps = xs.shape[0]
     real = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
     starts = jnp.zeros_like(real) if reset is None else reset
     # The first step starts a sequence with or without a flag, a masked one too: so that it has a
     # window whether the row is read from its start or from its end.
-    starts = starts | (jnp.arange(xs.shape[0]) == 0).reshape(-1, *[1] * (real.ndim - 1))
+        if num_sequences is None:
+            return num_steps
+        # Python's `min` cannot compare the symbols of `jax.export`.
+        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
     num_real = jnp.cumsum(real, axis=0, dtype=jnp.int32)
     before = lax.cummax(jnp.where(starts, num_real - real, 0))
     number = num_real - before - 1
@@ -146,11 +150,10 @@ def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     place = window * stride + number % stride
     members = _inverse(place, real, num_windows * stride)
     members = members.reshape(num_windows, stride, *members.shape[1:])
-    is_real = members < xs.shape[0]
-    first = _inverse(window, opens, num_windows)
-    flags = Flags(
-        mask=None if mask is None and reset is None else is_real.any(1),
-        reset=None if reset is None else (first < xs.shape[0]) & _taken(reset, first),
+        if num_sequences is None:
+            return num_steps
+        # Python's `min` cannot compare the symbols of `jax.export`.
+        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
     )
     return Windows(members, is_real, flags, fits=(window < num_windows).all(0))
 

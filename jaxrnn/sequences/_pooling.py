@@ -132,7 +132,7 @@ def attention_valid(ys: Any, scores: Any, mask: Any = None) -> Any:
         >>> attention_valid(ys, scores, jnp.array([1, 1, 0]))
         Array([0.5, 0.5], dtype=float32)
     """
-    scores = checks.array(scores, "scores")
+    ys, scores = checks.arrays(ys, "ys"), checks.array(scores, "scores")
     if not jnp.issubdtype(scores.dtype, jnp.floating):
         raise TypeError(f"scores must be floating, got the dtype {scores.dtype}.")
     if scores.ndim == 0:

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.masking import select
+from jaxrnn.engine.parameters import expected_params
 from jaxrnn.engine.starts import StartsRefused
 from jaxrnn.engine.time import flip_reset
 from jaxrnn.engine.unroll import step, unroll
@@ -31,6 +32,7 @@ AXES = "axes: any leading axes, time first or not, T = 0 and T = 1 agree"
 KEYS = "keys: a key fixes the noise, and a missing one is an error"
 OWNED = "owned: the initial carry shares no memory, so that it may be donated"
 UNSETTLED = "unsettled: a layer does not read masked inputs, whether they are zero or not"
+PARAMS = "params: a leaf of another shape raises ValueError before anything runs"
 NOT_CAUSAL = "not causal: step raises ValueError"
 STARTS = "starts: a sequence of a row, given its own start, is what it is alone with that carry"
 
@@ -132,6 +134,23 @@ def check_unsettled(subject: Subject, case: Case, clean: Result) -> None:
     record = layer._replace(unroll=unroll_unsettled)
     run = compiled(whole(subject._replace(record=record)), subject.params)
     assert_same_result(UNSETTLED, run(case), clean, ROUNDING)
+
+
+@checks_law(PARAMS)
+def check_params(subject: Subject, num_inputs: int) -> None:
+    """Every parameter with an axis too many is refused, unless `init` cannot be traced."""
+    if expected_params(subject.record, (num_inputs,)) is None:
+        return
+    xs = subject.xs(2, 4)
+    leaves, tree = jax.tree.flatten(subject.params)
+    for number, leaf in enumerate(leaves):
+        wrong = tree.unflatten([*leaves[:number], leaf[None], *leaves[number + 1 :]])
+
+        def run(params):
+            return unroll(subject.record, params, xs).carry
+
+        where = f"parameter {number} of {tree} may have any shape"
+        require(_raises(lambda wrong=wrong: jax.eval_shape(run, wrong)), PARAMS, where)
 
 
 @checks_law(NOT_CAUSAL)
