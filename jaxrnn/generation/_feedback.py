@@ -194,7 +194,8 @@ def feed_back(
     )
     goes_on, first = emit(progress, progress.has_read, first_replaced, 0)
     state = progress, goes_on, first[1]
-    inputs = jnp.arange(1, num_steps), replaced
+    # Not `arange(1, N)`, which a symbolic N of `jax.export` could make empty.
+    inputs = 1 + jnp.arange(num_steps - 1), replaced
     (progress, goes_on, _), rest = lax.scan(advance, state, inputs)
     ys, xs, live = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, rest)
     return Continuation(progress.carry, ys, xs, live, goes_on)

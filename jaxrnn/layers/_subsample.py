@@ -138,10 +138,7 @@ def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     starts = jnp.zeros_like(real) if reset is None else reset
     # The first step starts a sequence with or without a flag, a masked one too: so that it has a
     # window whether the row is read from its start or from its end.
-        if num_sequences is None:
-            return num_steps
-        # Python's `min` cannot compare the symbols of `jax.export`.
-        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
+    starts = starts | (jnp.arange(num_steps) == 0).reshape(-1, *[1] * (real.ndim - 1))
     num_real = jnp.cumsum(real, axis=0, dtype=jnp.int32)
     before = lax.cummax(jnp.where(starts, num_real - real, 0))
     number = num_real - before - 1
@@ -150,10 +147,11 @@ def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     place = window * stride + number % stride
     members = _inverse(place, real, num_windows * stride)
     members = members.reshape(num_windows, stride, *members.shape[1:])
-        if num_sequences is None:
-            return num_steps
-        # Python's `min` cannot compare the symbols of `jax.export`.
-        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
+    is_real = members < num_steps
+    first = _inverse(window, opens, num_windows)
+    flags = Flags(
+        mask=None if mask is None and reset is None else is_real.any(1),
+        reset=None if reset is None else (first < num_steps) & _taken(reset, first),
     )
     return Windows(members, is_real, flags, fits=(window < num_windows).all(0))
 
