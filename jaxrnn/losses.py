@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.loss_arguments import (
     NUMBERS,
     as_array,
@@ -305,7 +306,8 @@ def _terms(losses, mask, weights):
 
 def _check_not_empty(shape, mask, weights, empty):
     """Raises if it can be seen that no step counts and there is no value for that."""
-    if empty is not None:
+    # A symbolic shape of `jax.export` is not empty, and its flags are not known.
+    if empty is not None or any(map(checks.is_symbolic, shape)):
         return
     counts = np.asarray(0 not in shape)
     for name, values, what in (

@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import symbolic_shape
 from jax.tree_util import keystr
 
 from jaxrnn.types import Cell
 
+_SYMBOL = type(symbolic_shape("t")[0])
 _ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
@@ -100,7 +102,7 @@ def evaluates(evaluate: Any, cell: Cell) -> None:
 
 def is_symbolic(size: Any) -> bool:
     """Whether a size is a symbol of `jax.export`, a number only when the program runs."""
-    return not isinstance(size, int)
+    return isinstance(size, _SYMBOL)
 
 
 def boolean(value: Any, name: str) -> bool:

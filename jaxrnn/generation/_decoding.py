@@ -123,7 +123,7 @@ def free_run(
     """
     check_causal(model)
     future, num_steps = _steps_to_come(model, future, num_steps)
-    prompt, mask, reset = checked_prompt(model, prompt, mask, reset)
+    prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     if future is not None:
         _check_like_prompt(future, prompt, model.num_feature_axes)
     arguments = params, prompt, future, as_data(feed), carry, mask, reset, checked_key(key)
@@ -146,7 +146,7 @@ def _steps_to_come(model, future, num_steps):
             f"{'neither' if future is None else 'both'}."
         )
     if future is None:
-        return None, checks.positive(num_steps, "num_steps")
+        return None, num_steps
     future = checks.arrays(future, "future")
     leading = checks.leading_shape(future, model.num_feature_axes, "future")
     if leading[-1] == 0:
@@ -228,8 +228,7 @@ def generate(
         ...             stop_token=9, key=jax.random.key(1)).tokens.shape
         (2, 6)
     """
-    prompt, mask, reset = checked_prompt(model, prompt, mask, reset)
-    checks.positive(num_steps, "num_steps")
+    prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     check_choice(checked_key(key), temperature, top_k, top_p)
     check_tokens(model, prompt, "prompt")
     choices = temperature, top_p, stop_tokens(stop_token), fitting_pad(pad, prompt, "prompt")

@@ -102,9 +102,8 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
         num_sequences = 1 if reset is None else max_sequences
         if num_sequences is None:
             return num_steps
-        enough = (num_steps + num_sequences * (stride - 1)) // stride
-        # Of two symbolic sizes the smaller is not known.
-        return min(num_steps, enough) if isinstance(num_steps, int) else enough
+        # Python's `min` cannot compare the symbols of `jax.export`.
+        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
 
     def unroll(params, carry, steps, key):
         del params, key
