@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.loss_arguments import (
     NUMBERS,
     as_array,
@@ -141,7 +142,7 @@ def mean_over_sequences(
     terms, counts = _terms(losses, mask, None if of_sequences else weights)
     means, shares = _ratio(terms.sum(-1), counts.sum(-1), empty=0), counts.sum(-1) != 0
     if of_sequences:
-        shares = as_weights(weights, mask, (means.shape,), means.dtype)
+        shares = zero_masked(shares, as_weights(weights, mask, (means.shape,), means.dtype))
     _check_not_empty(terms.shape, mask, weights, empty)
     return _ratio((means * shares).sum(), shares.sum(), empty)
 
@@ -305,7 +306,8 @@ def _terms(losses, mask, weights):
 
 def _check_not_empty(shape, mask, weights, empty):
     """Raises if it can be seen that no step counts and there is no value for that."""
-    if empty is not None:
+    # A symbolic shape of `jax.export` is not empty, and its flags are not known.
+    if empty is not None or any(map(checks.is_symbolic, shape)):
         return
     counts = np.ones(shape, bool)
     for name, values in (("mask", mask), ("weights", weights)):

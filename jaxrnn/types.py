@@ -42,7 +42,7 @@ class Split(NamedTuple):
 
     `mix(params, carry, z) -> u` contains every use of the recurrent parameters, and
     `update(carry, u) -> carry` is pointwise. A leaf of `u` has the batch axes, or is a parameter
-    vector that `mix` hands on to `update`. `sequential` has a reverse rule for such cells, and
+    vector that `mix` hands on to `update`. `sequential` has a derivative rule for such cells, and
     `recurrent_dropout` takes no others.
     """
 

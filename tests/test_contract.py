@@ -186,8 +186,10 @@ LAYERS = {
     "bidirectional stacks": lambda: jr.bidirectional(
         jr.serial(jr.learned_initial_carry(jr.elman(H)), jr.dense(2))
     ),
-    "side by side": lambda: jr.concatenate(
-        jr.repeat(jr.serial(jr.elman(H), jr.dropout(0.2)), 2), jr.lift(jnp.tanh)
+    "tokens side by side": lambda: jr.tied_embed(
+        2,
+        jr.concatenate(jr.repeat(jr.serial(jr.elman(2), jr.dropout(0.2)), 2), jr.lift(jnp.tanh)),
+        jr.dense(2),
     ),
     "both ways twice": lambda: jr.serial(
         jr.bidirectional(jr.elman(2)), jr.residual(jr.bidirectional(jr.elman(2)))

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import jaxrnn as jr
+from experiments.frame.models import CONVOLVED, LAYER, MODELS, Sizes
 
 CELLS = {
     "elman": lambda **options: jr.elman(8, **options),
@@ -90,3 +91,107 @@ def test_a_state_beyond_float16_stays_finite():
 
     naive, _ = jax.lax.scan(half, jnp.float16(0), jnp.ones(400, jnp.float16))
     assert not jnp.isfinite(naive)
+
+
+D = 4
+OTHERS = {
+    "both ways": lambda: (jr.bidirectional(jr.serial(jr.gru(2), jr.causal_conv(2))), None),
+    "pyramid": lambda: (jr.serial(jr.gru(2), jr.subsample(2), jr.gru(2)), None),
+    "repeat": lambda: (jr.repeat(jr.residual(jr.elman(D)), 2), None),
+    "a checkpoint": lambda: (jr.gru(2), jr.sequential(checkpoint="sqrt")),
+    "chunks": lambda: (jr.min_gru(2), jr.chunked(2, jr.associative())),
+}
+
+
+def of_kind(is_layer):
+    sizes = Sizes.of(D, 2, window=3)
+    return {n: (m.make(sizes), None) for n, m in MODELS.items() if (m.kind == LAYER) == is_layer}
+
+
+GROUPS = {
+    "cells": lambda: of_kind(is_layer=False),
+    "layers": lambda: of_kind(is_layer=True),
+    "others": lambda: {name: make() for name, make in OTHERS.items()},
+}
+
+
+def symbolic(run, *args):
+    """`run` exported for inputs `[b, t, D]` and flags `[b, t]`."""
+    shape = jax.export.symbolic_shape(f"b, t, {D}")
+    xs = jax.ShapeDtypeStruct(shape, jnp.float32)
+    flags = jax.ShapeDtypeStruct(shape[:2], bool)
+    return jax.export.export(jax.jit(run))(*args, xs, flags)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_symbolic_batch_and_length(group):
+    """One program for any B and T: what it gives at two of them is what `unroll` gives."""
+    models = GROUPS[group]()
+    params = {n: model.init(jax.random.key(0), D) for n, (model, _) in models.items()}
+
+    def run(params, xs, mask):
+        return {
+            name: jr.unroll(model, params[name], xs, mask=mask, evaluator=evaluator).outputs
+            for name, (model, evaluator) in models.items()
+        }
+
+    exported = symbolic(run, params)
+    xs = jax.random.normal(jax.random.key(1), (2, 7, D))
+    mask = jr.mask_from_lengths(jnp.array([4, 3]), 7)
+    want = jax.jit(run)(params, xs, mask)
+    chex.assert_trees_all_close(exported.call(params, xs, mask), want, rtol=1e-5, atol=1e-5)
+    # Padding makes a row longer and changes nothing else, so there is no need to compile again.
+    short = exported.call(params, xs[:, :4], mask[:, :4])
+    want = {name: ys[:, : short[name].shape[1]] for name, ys in want.items()}
+    chex.assert_trees_all_close(short, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cell", "evaluator", "name"),
+    [
+        (jr.gru(2), jr.newton(), "newton"),
+        (jr.min_gru(2), jr.associative(), "associative"),
+    ],
+)
+def test_an_evaluator_that_needs_a_number_of_steps_names_one_that_does_not(cell, evaluator, name):
+    params = cell.init(jax.random.key(0), D)
+    with pytest.raises(ValueError, match=f"{name}.* the symbol t.*use .*sequential"):
+        symbolic(
+            lambda xs, mask: jr.unroll(cell, params, xs, mask=mask, evaluator=evaluator).outputs
+        )
+
+
+def test_a_convolution_of_symbolic_length_is_a_loop():
+    symbolic_info, rest = {}, {n: m for n, m in MODELS.items() if m.depth == CONVOLVED}
+
+    def run(xs, mask):
+        for name, model in rest.items():
+            layer = model.make(Sizes.of(D, 2))
+            params = layer.init(jax.random.key(0), D)
+            symbolic_info[name] = jr.unroll(layer, params, xs, mask=mask).info
+        return xs
+
+    symbolic(run)
+    assert set(symbolic_info.values()) == {jr.sequential()}
+
+
+def test_a_symbolic_source():
+    """What is read, and what is written, under attention; and a loss of it."""
+    model = jr.encoder_decoder(jr.gru(2), jr.gru(2), jr.dense(3), attention=jr.dot_score(2))
+    params = model.init(jax.random.key(0), D, D)
+    sizes = jax.export.symbolic_shape(f"b, t, s, {D}")
+    batch, time, source, width = sizes
+
+    def run(xs, ys, lengths):
+        mask = jr.mask_from_lengths(lengths, ys.shape[1])
+        outputs = model.teacher_forced(params, xs, ys, mask=mask).outputs
+        return jr.mean_over_steps((outputs**2).sum(-1), mask)
+
+    specs = [
+        jax.ShapeDtypeStruct((batch, source, width), jnp.float32),
+        jax.ShapeDtypeStruct((batch, time, width), jnp.float32),
+        jax.ShapeDtypeStruct((batch,), jnp.int32),
+    ]
+    args = jnp.ones((2, 5, D)), jnp.ones((2, 3, D)), jnp.array([3, 1])
+    exported = jax.export.export(jax.jit(run))(*specs)
+    np.testing.assert_allclose(exported.call(*args), run(*args), rtol=1e-5)

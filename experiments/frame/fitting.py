@@ -26,6 +26,12 @@ class Fitted(NamedTuple):
     failed: np.ndarray  # bool [S], whether a number of the history, or a parameter, is not finite
     seconds: float  # wall time of what was run now, with compilation; not what a checkpoint brought
 
+    @classmethod
+    def of(cls, params: Any, history: dict[str, np.ndarray], seconds: float) -> "Fitted":
+        """What follows from the parameters `[S, ...]` and the history, counted and checked."""
+        num_params = count_params(jax.tree.map(lambda leaf: leaf[0], params))
+        return cls(params, history, num_params, failed_rows(history, params), seconds)
+
     def of_updates(self) -> dict[str, np.ndarray]:
         """The numbers of the updates, one after the other, `[S, E U]`."""
         return {n: v.reshape(len(v), -1) for n, v in self.history.items() if v.ndim == 3}
@@ -134,14 +140,14 @@ class Fitter:
             self.run_epoch_of_seeds, state, training, batches, num_epochs, checkpoints, **options
         )
         history = {name: np.moveaxis(values, 1, 0) for name, values in history.items()}
-        return _fitted(params, history, seconds)
+        return Fitted.of(params, history, seconds)
 
     def fit(self, training: str, params: Any, *arguments: Any, **options: Any) -> Fitted:
         """The same for one seed, whose parameters and minibatches have no axis of seeds."""
         state = self.initial_state(params)
         params, history, seconds = self._run(self.run_epoch, state, training, *arguments, **options)
         params, history = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (params, history))
-        return _fitted(params, history, seconds)
+        return Fitted.of(params, history, seconds)
 
     def _run(self, run_epoch, state, training, batches, num_epochs, checkpoints, **options):
         """`(params, history, seconds)`; the history with a leading axis of epochs."""
@@ -153,11 +159,6 @@ class Fitter:
 
         state, history = checkpoints.run(training, state, num_epochs, one_epoch, **options)
         return jax.device_get(state.params), history, time.perf_counter() - start
-
-
-def _fitted(params, history, seconds):
-    num_params = count_params(jax.tree.map(lambda leaf: leaf[0], params))
-    return Fitted(params, history, num_params, failed_rows(history, params), seconds)
 
 
 class Training(NamedTuple):

@@ -112,7 +112,7 @@ def advance_with_jacobian(run: Run, flat: FlatCarry, carry: Any, step: Steps) ->
         after = run.layer.unroll(run.params, before, step, None).carry
         return flat.pack(after), after
 
-    # By reverse mode: a layer may have a reverse rule of its own, which has no forward derivative.
+    # By reverse mode: a layer of the user's may have a custom_vjp, which has no forward derivative.
     vector, pull, after = jax.vjp(advance, flat.pack(carry), has_aux=True)
     units = jnp.eye(flat.size, dtype=vector.dtype)
     rows = jax.vmap(lambda unit: pull(jnp.broadcast_to(unit, vector.shape))[0])(units)

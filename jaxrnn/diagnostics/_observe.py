@@ -56,7 +56,7 @@ def observe(
 @model_factory
 def _observed(model: Model, observer: Observer, options: tuple[Any, ...]) -> Layer:
     """The layer whose `info` is what the observer returns; equal arguments compile once."""
-    # No reverse rule: observers differentiate the step themselves, also forwards.
+    # Observers differentiate one step at a time, for which the derivative rule would win nothing.
     plain = sequential(derivative="autodiff")
     layer = recurrent(model, plain) if isinstance(model, Cell) else model
 

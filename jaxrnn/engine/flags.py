@@ -87,9 +87,10 @@ def side_by_side(
                 f"{_num_steps(outputs[0])} of {layers[0]!r} ({_kind(flags[0])}) and "
                 f"{_num_steps(ys)} of {layer!r} ({_kind(own)})."
             )
-    if flags[0] is None or flags[0].mask is None:
+    masks = [own.mask for own in flags if own is not None and own.mask is not None]
+    if not masks:
         return flags[0], outputs
-    differ = jnp.stack([own.mask != flags[0].mask for own in flags]).any(0)
+    differ = jnp.stack([mask != masks[0] for mask in masks]).any(0)
     return flags[0], [select(differ, jax.tree.map(_nan_like, ys), ys) for ys in outputs]
 
 

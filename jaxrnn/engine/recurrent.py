@@ -15,8 +15,7 @@ def recurrent(cell: Cell, evaluator: Evaluator | None = None, reverse: bool = Fa
 
     Args:
         cell: the cell; its params and carry are those of the layer.
-        evaluator: how it is evaluated; None is `auto()`. For forward mode (`jax.jvp`) give
-            `sequential(derivative="autodiff")`.
+        evaluator: how it is evaluated; None is `auto()`.
         reverse: whether the sequence is read from its end. Such a layer is not causal.
 
     Returns:

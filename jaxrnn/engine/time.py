@@ -74,7 +74,7 @@ def _turned(inside: Inside, reset: Reset) -> Inside:
 def _flip_flags(flags: Flags, reset: Reset) -> Flags:
     """The flags of outputs that were read from their end, and the reset flags of the inputs."""
     flipped = flip_reset(flags.reset)
-    if flipped is not None and reset is not None and flipped.shape[0] != 0:
+    if flipped is not None and reset is not None and 0 not in (flipped.shape[0], reset.shape[0]):
         # No boundary comes before step 0 when it is read last, so the layer could not return it.
         flipped = flipped.at[0].set(reset[0])
     return Flags(flip(flags.mask), flipped)

@@ -72,8 +72,7 @@ def unroll(
         reset: `[..., T]`, True = x_t starts a new sequence. None: no step does.
         reverse: whether the sequence is read from its end; outputs keep the order of `xs`.
         time_major: whether xs, mask, reset and outputs are `[T, ..., D]` and `[T, ...]`.
-        evaluator: how a cell is evaluated; None is `auto()`. A layer has its own. For forward mode
-            (`jax.jvp`, `jax.jacfwd`) give `sequential(derivative="autodiff")`.
+        evaluator: how a cell is evaluated; None is `auto()`. A layer has its own.
         key: randomness; None is the deterministic model.
 
     Returns:

@@ -82,7 +82,8 @@ def check_causal(model: Any) -> None:
 def checked_prompt(model: Any, prompt: Any, num_steps: int, mask: Any, reset: Any) -> Steps:
     """The prompt with its mask and resets as arrays, for a model that can continue from it."""
     check_causal(model)
-    checks.positive(num_steps, "num_steps")
+    if not checks.is_symbolic(num_steps):
+        checks.positive(num_steps, "num_steps")
     prompt = checks.arrays(prompt, "prompt")
     leading = checks.leading_shape(prompt, model.num_feature_axes, "prompt")
     if leading[-1] == 0:
@@ -193,7 +194,8 @@ def feed_back(
     )
     goes_on, first = emit(progress, progress.has_read, first_replaced, 0)
     state = progress, goes_on, first[1]
-    inputs = jnp.arange(1, num_steps), replaced
+    # Not `arange(1, N)`, which a symbolic N of `jax.export` could make empty.
+    inputs = 1 + jnp.arange(num_steps - 1), replaced
     (progress, goes_on, _), rest = lax.scan(advance, state, inputs)
     ys, xs, live = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more]), first, rest)
     return Continuation(progress.carry, ys, xs, live, goes_on)

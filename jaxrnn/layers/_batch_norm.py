@@ -93,16 +93,15 @@ def batch_norm(
 
     def unroll(params, carry, steps, key):
         del key
-        xs = steps.xs
+        xs = checks.one_array(steps.xs, "xs")
         if xs.shape[-1:] != params.scale.shape:
             raise ValueError(
                 f"xs must have the width of params.scale {params.scale.shape}, got {xs.shape[-1]}."
             )
         xs = xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
-        statistics = () if running else batch_statistics(xs, steps.mask)
-        mean, variance = params[2:] if running else statistics[:2]
-        ys = (xs - mean) * lax.rsqrt(variance + epsilon) * params.scale + params.offset
-        return Rollout(carry, ys, statistics)
+        statistics = params if running else batch_statistics(xs, steps.mask)
+        ys = (xs - statistics.mean) * lax.rsqrt(statistics.variance + epsilon)
+        return Rollout(carry, ys * params.scale + params.offset, () if running else statistics)
 
     return Layer(
         init=init,

@@ -34,8 +34,9 @@ def bidirectional(
         y = merge(forward(x), flip(backward(flip(x))))
 
     Schuster and Paliwal 1997. Reading backwards starts at the last real step of each sequence,
-    wherever padding and resets are, so a row gives what its sequences give alone. The last carry
-    of `backward` is the one it has after reading the first step.
+    wherever padding and resets are, so a row gives what its sequences give alone. The carry that
+    `backward` is given comes before that step, and the one that it returns after the first step;
+    `carry` and `starts` of `unroll` are `Directions`.
 
     Args:
         forward: a cell or a causal layer.

@@ -73,18 +73,20 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
         return jax.vmap(of_one, out_axes=len(batch_shape))(params, jnp.array(numbers))
 
     def unroll(params, carry, steps, key):
+        checks.one_array(steps.xs, "xs")
         num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
-        has_keys = not (key is None or isinstance(key, MissingKey))
-        keys = jax.random.split(key, num_layers) if has_keys else None
+        is_drawn = not (key is None or isinstance(key, MissingKey))
+        keys = jnp.stack(split_key(key, num_layers)) if is_drawn else None
 
         def run(xs, inputs):
             params, carry, own_key = inputs
-            used_key = own_key if has_keys else key
-            return inner.unroll(params, carry, steps._replace(xs=xs), used_key)
+            own_key = own_key if is_drawn else key
+            rollout = inner.unroll(params, carry, steps._replace(xs=xs), own_key)
+            _check_repeatable(inner, rollout, xs)
+            return rollout
 
         def advance(xs, inputs):
             rollout = run(xs, inputs)
-            _check_repeatable(inner, rollout, xs)
             return rollout.outputs, (rollout.carry, rollout.info)
 
         carries = _layers_first(carry, num_batch_axes)
@@ -141,7 +143,8 @@ def _to_front(tree: Any, axis: int) -> Any:
 
 
 def _check_repeatable(layer: Layer, rollout: Rollout, xs: Any) -> None:
-    check_keeps_steps(layer, rollout, len(xs), "to be repeated")
+    checks.one_array(rollout.outputs, f"outputs of {layer!r}")
+    check_keeps_steps(layer, rollout, xs.shape[0], "to be repeated")
     if rollout.outputs.shape != xs.shape:
         raise ValueError(
             "layer must keep the shape to be repeated, "

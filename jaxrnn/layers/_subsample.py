@@ -99,23 +99,25 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
         checks.positive(max_sequences, "max_sequences")
 
     def num_windows(num_steps, reset):
-        if reset is not None and max_sequences is None:
-            return num_steps
         num_sequences = 1 if reset is None else max_sequences
-        return min(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
+        if num_sequences is None:
+            return num_steps
+        # Python's `min` cannot compare the symbols of `jax.export`.
+        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
 
     def unroll(params, carry, steps, key):
         del params, key
-        if not jnp.issubdtype(steps.xs.dtype, jnp.inexact):
-            raise TypeError(f"xs must be floating to be merged, got the dtype {steps.xs.dtype}.")
-        windows = _windows(steps, stride, num_windows(len(steps.xs), steps.reset))
+        xs = checks.one_array(steps.xs, "xs")
+        if not jnp.issubdtype(xs.dtype, jnp.inexact):
+            raise TypeError(f"xs must be floating to be merged, got the dtype {xs.dtype}.")
+        windows = _windows(steps, stride, num_windows(xs.shape[0], steps.reset))
         fits = concrete(windows.fits)
         if fits is not None and not fits.all():
             raise ValueError(
                 f"max_sequences must be at least the number of sequences in a row, got "
-                f"{max_sequences} for rows that do not fit into {len(windows.real)} windows."
+                f"{max_sequences} for rows that do not fit into {windows.real.shape[0]} windows."
             )
-        ys = _MERGES[merge](_members(windows, steps.xs), windows.real)
+        ys = _MERGES[merge](_members(windows, xs), windows.real)
         # NaN, because compiled code cannot raise.
         ys = jnp.where(windows.fits[..., None], ys, jnp.nan)
         return Rollout(carry, ys, (), windows.flags)
@@ -132,11 +134,12 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
 def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     """Where every real step goes: windows open where a sequence starts and when one is full."""
     xs, mask, reset = steps
+    num_steps = xs.shape[0]
     real = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
     starts = jnp.zeros_like(real) if reset is None else reset
     # The first step starts a sequence with or without a flag, a masked one too: so that it has a
     # window whether the row is read from its start or from its end.
-    starts = starts | (jnp.arange(len(xs)) == 0).reshape(-1, *[1] * (real.ndim - 1))
+    starts = starts | (jnp.arange(num_steps) == 0).reshape(-1, *[1] * (real.ndim - 1))
     num_real = jnp.cumsum(real, axis=0, dtype=jnp.int32)
     before = lax.cummax(jnp.where(starts, num_real - real, 0))
     number = num_real - before - 1
@@ -145,11 +148,11 @@ def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     place = window * stride + number % stride
     members = _inverse(place, real, num_windows * stride)
     members = members.reshape(num_windows, stride, *members.shape[1:])
-    is_real = members < len(xs)
+    is_real = members < num_steps
     first = _inverse(window, opens, num_windows)
     flags = Flags(
         mask=None if mask is None and reset is None else is_real.any(1),
-        reset=None if reset is None else (first < len(xs)) & _taken(reset, first),
+        reset=None if reset is None else (first < num_steps) & _taken(reset, first),
     )
     return Windows(members, is_real, flags, fits=(window < num_windows).all(0))
 

@@ -107,7 +107,8 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         ((2, 7, 8), (2, 7, 6))
     """
     _check_score(score)
-    if checks.integer(num_source_steps, "num_source_steps") < 0:
+    is_known = not checks.is_symbolic(num_source_steps)
+    if is_known and checks.integer(num_source_steps, "num_source_steps") < 0:
         raise ValueError(f"num_source_steps must not be below 0, got {num_source_steps}.")
     checks.positive(num_memory, "num_memory")
 

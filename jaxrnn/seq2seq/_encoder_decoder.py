@@ -219,7 +219,7 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
         return generate(decoder(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
 
     def searched(params, source, start, *, source_mask=None, **search):
-        check_rows(source, jnp.expand_dims(start, -1), "start")
+        check_rows(source, checks.array(start, "start")[..., None], "start")
         carry = encode(params, source, mask=source_mask)
         return beam_search(decoder(carry), params.decoder, carry, start, **search)
 
@@ -296,8 +296,8 @@ def _own_initial(writer, params):
 
 def _hands_on(reader, params, batch_shape):
     """Whether the receiver is given the encoder's carry after each source."""
-    is_function = reader.bridge is not None and not isinstance(reader.bridge, Bridge)
-    if is_function and reader.bridge(reader.layer.initial_carry(params, batch_shape)) is None:
+    bridge = None if isinstance(reader.bridge, Bridge) else reader.bridge
+    if bridge and bridge(reader.layer.initial_carry(params, batch_shape)) is None:
         return False
     if not reader.layer.causal:
         raise ValueError(

@@ -23,7 +23,7 @@ def mask_from_lengths(seq_lengths: Any, num_steps: int) -> jax.Array:
 
     Args:
         seq_lengths: ints `[...]`, each in 0 ... `num_steps`; traced ones cannot be checked.
-        num_steps: T.
+        num_steps: T, an int, or a symbol of `jax.export`.
 
     Returns:
         bool `[..., T]`.
@@ -38,6 +38,8 @@ def mask_from_lengths(seq_lengths: Any, num_steps: int) -> jax.Array:
                [False, False, False]], dtype=bool)
     """
     lengths = _as_ints(seq_lengths, "seq_lengths")
+    if checks.is_symbolic(num_steps):
+        return jnp.arange(num_steps) < lengths[..., None]
     num_steps = _as_int(num_steps, "num_steps")
     if num_steps < 0:
         raise ValueError(f"num_steps must be at least 0, got {num_steps}.")

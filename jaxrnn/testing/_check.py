@@ -152,7 +152,9 @@ def _check_subject(subject, num_inputs, evaluators, key):
         calls.check_not_causal(subject, start)
     calls.check_axes(subject)
     calls.check_starts(subject, start, clean.carry)
-    _check_reverse(subject, start, other_xs)
+    # The engine turns a layer round without its doing; `check_keys` compares its outputs both ways.
+    if isinstance(subject.record, Cell):
+        _check_reverse(subject, start, other_xs)
     for number, evaluator in enumerate(evaluators[1:]):
         _check_evaluator(subject, evaluator, f"evaluators[{number}]", case, other_xs, clean)
     calls.check_keys(subject, start, run(start), evaluators, key)

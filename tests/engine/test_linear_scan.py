@@ -261,3 +261,13 @@ def test_a_gradient_stores_the_coefficients_and_the_states_alone():
 def test_errors_name_the_argument(options, error, message):
     with pytest.raises(error, match=message):
         linear_scan(**({"a": jnp.ones((5, 3)), "b": jnp.ones((5, 3))} | options))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_reset_may_have_an_initial_state_of_its_own(reverse):
+    """The flag and the state of step t belong to the boundary before it, from either end."""
+    a, b = jnp.full((5, 1), 0.5), jnp.zeros((5, 1))
+    reset = jnp.array([True, False, True, False, False])
+    initial = jnp.array([[8.0], [jnp.nan], [16.0], [jnp.nan], [jnp.nan]])
+    h = linear_scan(a, b, h0=jnp.array([32.0]), initial=initial, reset=reset, reverse=reverse)[:, 0]
+    assert h.tolist() == ([4, 8, 4, 8, 16] if reverse else [4, 2, 8, 4, 2])

@@ -51,7 +51,7 @@ def test_it_is_serial_in_values_gradients_carries_info_and_noise(x64):
 
 def test_the_program_does_not_grow_with_depth():
     def size(num_layers):
-        layer = jr.repeat(jr.residual(jr.gru(4)), num_layers)
+        layer = jr.repeat(jr.elman(4), num_layers)
         params = layer.init(jax.random.key(0), 4)
         grad = jax.grad(lambda params, xs: jr.unroll(layer, params, xs).outputs.sum())
         return len(str(jax.make_jaxpr(grad)(params, jnp.ones((2, 5, 4)))).splitlines())

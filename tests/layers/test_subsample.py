@@ -1,6 +1,7 @@
 """Windows of steps in padded and packed rows, against loops over each sequence alone."""
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,6 +76,23 @@ def test_the_number_of_windows_depends_on_shapes_alone():
         assert few.outputs.shape == (2, num_steps, 9)
     major = jr.unroll(jr.subsample(3, "mean"), (), xs, mask=flags, time_major=True)
     assert major.outputs.shape == (1, 7, 3) and major.flags.mask.shape == (1, 7)
+
+
+def test_a_symbolic_number_of_steps_exports():
+    layer = jr.serial(jr.subsample(2, max_sequences=2), jr.repeat(jr.elman(4), 2))
+    params = layer.init(jax.random.key(0), 2)
+
+    @jax.jit
+    def run(xs, mask, reset):
+        return jr.unroll(layer, params, xs, mask=mask, reset=reset)[1:]
+
+    sizes = jax.export.symbolic_shape("b, t")
+    flags = jax.ShapeDtypeStruct(sizes, bool)
+    exported = jax.export.export(run)(jax.ShapeDtypeStruct((*sizes, 2), jnp.float32), flags, flags)
+    xs, reset = jnp.ones((2, 7, 2)), jnp.zeros((2, 7), bool).at[0, 3].set(True)
+    got, want = (call(xs, ~reset, reset) for call in (exported.call, run))
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+    assert got[0].shape == (2, 4, 4)
 
 
 def test_too_many_sequences():
@@ -197,7 +215,8 @@ def test_directions_that_keep_different_steps_give_nan():
 
 
 def test_the_laws():
-    check_layer(jr.serial(jr.subsample(2), jr.elman(2)))
+    # Windows longer than the sequences of the packed row, so that they could run on into the next.
+    check_layer(jr.serial(jr.subsample(3), jr.elman(2)))
 
 
 def test_wrong_arguments_raise():

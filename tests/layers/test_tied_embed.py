@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.testing import check_layer
 
 
 def test_the_table_is_read_twice_and_its_gradient_has_both_parts(x64):
@@ -35,10 +34,6 @@ def test_the_table_is_read_twice_and_its_gradient_has_both_parts(x64):
     slope, outputs = jax.grad(tied_loss, has_aux=True)(params.table)
     np.testing.assert_allclose(outputs, want, rtol=1e-10)
     np.testing.assert_allclose(slope, of_table + of_kernel.T, rtol=1e-10)
-
-
-def test_the_laws():
-    check_layer(jr.tied_embed(2, jr.elman(2)), num_inputs=3)
 
 
 def test_roles_and_what_is_refused():

@@ -20,9 +20,6 @@ def auto() -> Sequential:
     a cell that computes much before the recurrence, as rg_lru does. No accelerator was measured;
     `associative()`, of depth O(log T), is meant for those.
 
-    Cells with a `Split` get the reverse rule of `sequential`, which forward mode (`jax.jvp`,
-    `jax.jacfwd`) cannot pass: give `sequential(derivative="autodiff")` for that.
-
     Returns:
         The evaluator.
 

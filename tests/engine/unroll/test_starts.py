@@ -120,7 +120,6 @@ EVALUATORS = {
         [
             jr.sequential(),
             jr.sequential(checkpoint=4),
-            jr.sequential(derivative="autodiff"),
             jr.chunked(4, jr.newton()),
             jr.newton(jacobian="diagonal"),
         ],

@@ -1,1 +1,1 @@
-"""`sequential`: the plain scan over the steps, and a reverse rule for its derivative."""
+"""`sequential`: the plain scan over the steps, and a rule for its derivative."""

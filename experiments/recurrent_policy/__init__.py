@@ -1,0 +1,1 @@
+"""Recurrent PPO inside one jit, on tasks that need a memory."""
