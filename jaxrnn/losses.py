@@ -142,7 +142,7 @@ def mean_over_sequences(
     terms, counts = _terms(losses, mask, None if of_sequences else weights)
     means, shares = _ratio(terms.sum(-1), counts.sum(-1), empty=0), counts.sum(-1) != 0
     if of_sequences:
-        shares = as_weights(weights, mask, (means.shape,), means.dtype)
+        shares = zero_masked(shares, as_weights(weights, mask, (means.shape,), means.dtype))
     _check_not_empty(terms.shape, mask, weights, empty)
     return _ratio((means * shares).sum(), shares.sum(), empty)
 

@@ -207,9 +207,11 @@ def _convolved(x, kernel, strides=None, padding="same", dilation=None):
     num_axes = kernel.ndim - 2
     leading, rest = x.shape[: -num_axes - 1], x.shape[-num_axes - 1 :]
     axes = "DHW"[-num_axes:]
+    # A convolution does not promote, and pictures are often ints.
+    dtype = jnp.result_type(x, kernel, jnp.float32)
     out = lax.conv_general_dilated(
-        x.reshape(math.prod(leading), *rest),
-        kernel.astype(x.dtype),
+        x.reshape(math.prod(leading), *rest).astype(dtype),
+        kernel.astype(dtype),
         strides or (1,) * num_axes,
         padding.upper(),
         rhs_dilation=dilation,

@@ -102,9 +102,3 @@ def check_steps(step_min: float, step_max: float) -> None:
             f"step_min and step_max must satisfy 0 < step_min <= step_max, "
             f"got {step_min} and {step_max}."
         )
-
-
-def check_rescale(step_rescale: float) -> None:
-    """Raises unless step_rescale > 0."""
-    if not step_rescale > 0:
-        raise ValueError(f"step_rescale must be above 0, got {step_rescale}.")

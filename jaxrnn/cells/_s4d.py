@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_rescale, check_steps, log_steps
+from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import diagonal_eigenvalues
 from jaxrnn.cells._linear import bilinear, linear_cell, zero_order_hold
 from jaxrnn.engine import checks
@@ -113,7 +113,7 @@ def s4d(
     """
     checks.positive(state_size, "state_size")
     check_steps(step_min, step_max)
-    check_rescale(step_rescale)
+    checks.above_zero(step_rescale, "step_rescale")
     if discretization not in _DISCRETIZATIONS:
         raise ValueError(
             f"discretization must be one of {tuple(_DISCRETIZATIONS)}, got {discretization!r}."

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_rescale, check_steps, log_steps
+from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen
 from jaxrnn.cells._linear import Timed, complex_product, linear_cell, real_product, zero_order_hold
 from jaxrnn.engine import checks
@@ -115,7 +115,7 @@ def s5(
         raise ValueError(
             f"state_size must be a multiple of 2 num_blocks = {2 * num_blocks}, got {state_size}."
         )
-    check_rescale(step_rescale)
+    checks.above_zero(step_rescale, "step_rescale")
     eigenvalues, vectors = hippo_eigen(state_size // num_blocks)
 
     def init(key, num_inputs):

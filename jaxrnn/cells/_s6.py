@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_rescale, open_uniform, softplus_bias
+from jaxrnn.cells._eigenvalues import open_uniform, softplus_bias
 from jaxrnn.cells._linear import linear_cell, relative_expm1
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
@@ -86,7 +86,7 @@ def s6(
     checks.positive(state_size, "state_size")
     if dt_rank is not None:
         checks.positive(dt_rank, "dt_rank")
-    check_rescale(step_rescale)
+    checks.above_zero(step_rescale, "step_rescale")
     if discretization not in DISCRETIZATIONS:
         raise ValueError(
             f"discretization must be one of {DISCRETIZATIONS}, got {discretization!r}."
@@ -122,5 +122,6 @@ def s6(
 
 
 def _blocks(params: S6Params, x: Any) -> list[Any]:
+    checks.width(x, params.kernel)
     rank, state_size = params.dt_kernel.shape[0], params.a_log.shape[1]
     return jnp.split(x @ params.kernel, [rank, rank + state_size], axis=-1)

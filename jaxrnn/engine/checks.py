@@ -49,8 +49,8 @@ def fraction(value: Any, name: str) -> float:
 
 def above_zero(value: Any, name: str) -> float:
     """Returns `value` if it is a number above 0, and raises otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a float, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name} must be a float, got {value!r} of type {type(value).__name__}.")
     if not value > 0:
         raise ValueError(f"{name} must be above 0, got {value}.")
     return float(value)
@@ -112,10 +112,16 @@ def boolean(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def one_array(value: Any, name: str) -> Any:
+    """Returns `value` if it is an array of JAX or numpy, and raises for a tree of them."""
+    if not isinstance(value, jax.Array | np.ndarray):
+        raise TypeError(f"{name} must be one array, got {value!r}.")
+    return value
+
+
 def width(xs: Any, kernel: Any) -> None:
     """Raises unless `xs` `[..., D]` has as many features as `kernel` `[D, ...]` has rows."""
-    if not isinstance(xs, jax.Array | np.ndarray):
-        raise TypeError(f"xs must be one array [..., {kernel.shape[0]}], got {xs!r}.")
+    one_array(xs, "xs")
     if jnp.ndim(xs) == 0 or jnp.shape(xs)[-1] != kernel.shape[0]:
         raise ValueError(
             f"xs must have the width {kernel.shape[0]} of the kernel {kernel.shape}, "

@@ -219,8 +219,9 @@ def _reader(model, params, carry, start, num_beams):
 
 def _log_softmax(logits):
     """As usual, and -inf for all tokens where all are forbidden."""
-    total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
-    return logits - jnp.where(total == -jnp.inf, 0, total)
+    # Chosen before and after, because the derivative at -inf alone is NaN.
+    is_open = (logits != -jnp.inf).any(-1, keepdims=True)
+    return jnp.where(is_open, jax.nn.log_softmax(jnp.where(is_open, logits, 0)), -jnp.inf)
 
 
 def _extended(beams, log_probabilities, index):
@@ -229,7 +230,7 @@ def _extended(beams, log_probabilities, index):
     # An empty beam has read something too, and must not count where that gave NaN.
     totals = jnp.where(before == -jnp.inf, -jnp.inf, before + log_probabilities)
     *batch_shape, num_beams, num_tokens = totals.shape
-    likeliest, place = _top(totals.reshape(*batch_shape, -1), num_beams)
+    likeliest, place = _top(totals.reshape(*batch_shape, num_beams * num_tokens), num_beams)
     parent, token = jnp.divmod(place, num_tokens)
     token = jnp.where(jnp.isnan(likeliest), -1, token).astype(beams.last.dtype)
     carry, tokens = _taken((beams.carry, beams.tokens), parent)

@@ -93,7 +93,7 @@ def batch_norm(
 
     def unroll(params, carry, steps, key):
         del key
-        xs = steps.xs
+        xs = checks.one_array(steps.xs, "xs")
         if xs.shape[-1:] != params.scale.shape:
             raise ValueError(
                 f"xs must have the width of params.scale {params.scale.shape}, got {xs.shape[-1]}."

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine import checks
 from jaxrnn.engine.flags import side_by_side
 from jaxrnn.engine.inside import look_inside, rollout_of
 from jaxrnn.engine.keys import split_key
@@ -68,6 +69,8 @@ def concatenate(*layers: Cell | Layer) -> Layer:
         ]
         rollouts = [run.rollout for run in runs]
         flags, outputs = side_by_side(branches, rollouts, steps)
+        for branch, ys in zip(branches, outputs, strict=True):
+            checks.one_array(ys, f"outputs of {branch!r}")
         carries, _, infos, _ = zip(*rollouts, strict=True)
         rollout = Rollout(carries, jnp.concatenate(outputs, axis=-1), infos, flags)
         return Inside(rollout, lambda: tuple(run.carries() for run in runs), lambda: tuple(runs))

@@ -50,7 +50,7 @@ def dropout(rate: float, variational: bool = False) -> Layer:
 
     def unroll(params, carry, steps, key):
         del params
-        xs = steps.xs
+        xs = checks.one_array(steps.xs, "xs")
         if not jnp.issubdtype(xs.dtype, jnp.inexact):
             raise TypeError(f"xs must be floating to be scaled, got the dtype {xs.dtype}.")
         key = drawing_key(key, "dropout")

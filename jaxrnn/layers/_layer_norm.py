@@ -58,7 +58,7 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
         )
 
     def apply(params, xs):
-        if xs.shape[-1:] != params.scale.shape:
+        if checks.one_array(xs, "xs").shape[-1:] != params.scale.shape:
             raise ValueError(
                 f"xs must have the width of params.scale {params.scale.shape}, got {xs.shape[-1]}."
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
@@ -71,7 +72,12 @@ def lift(
     def width(num_inputs):
         if num_outputs is not None:
             return num_outputs
-        step = jax.ShapeDtypeStruct((1, num_inputs), jnp.float32)
-        return jax.eval_shape(function, step).shape[-1]
+        y = jax.eval_shape(function, jax.ShapeDtypeStruct((1, num_inputs), jnp.float32))
+        if np.ndim(y) < 2:
+            raise ValueError(
+                "num_outputs must be given for a function that does not return one array "
+                f"[..., C], got {y} from {function!r}."
+            )
+        return y.shape[-1]
 
     return stateless(lambda key, num_inputs: (), apply, width, num_feature_axes)

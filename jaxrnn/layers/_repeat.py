@@ -73,6 +73,7 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
         return jax.vmap(of_one, out_axes=len(batch_shape))(params, jnp.array(numbers))
 
     def unroll(params, carry, steps, key):
+        checks.one_array(steps.xs, "xs")
         num_batch_axes = len(checks.leading_shape(steps.xs, inner.num_feature_axes)) - 1
         is_drawn = not (key is None or isinstance(key, MissingKey))
         keys = jnp.stack(split_key(key, num_layers)) if is_drawn else None
@@ -80,11 +81,12 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
         def run(xs, inputs):
             params, carry, own_key = inputs
             own_key = own_key if is_drawn else key
-            return inner.unroll(params, carry, steps._replace(xs=xs), own_key)
+            rollout = inner.unroll(params, carry, steps._replace(xs=xs), own_key)
+            _check_repeatable(inner, rollout, xs)
+            return rollout
 
         def advance(xs, inputs):
             rollout = run(xs, inputs)
-            _check_repeatable(inner, rollout, xs)
             return rollout.outputs, (rollout.carry, rollout.info)
 
         carries = _layers_first(carry, num_batch_axes)
@@ -141,6 +143,7 @@ def _to_front(tree: Any, axis: int) -> Any:
 
 
 def _check_repeatable(layer: Layer, rollout: Rollout, xs: Any) -> None:
+    checks.one_array(rollout.outputs, f"outputs of {layer!r}")
     check_keeps_steps(layer, rollout, xs.shape[0], "to be repeated")
     if rollout.outputs.shape != xs.shape:
         raise ValueError(

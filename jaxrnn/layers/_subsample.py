@@ -107,16 +107,17 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
 
     def unroll(params, carry, steps, key):
         del params, key
-        if not jnp.issubdtype(steps.xs.dtype, jnp.inexact):
-            raise TypeError(f"xs must be floating to be merged, got the dtype {steps.xs.dtype}.")
-        windows = _windows(steps, stride, num_windows(steps.xs.shape[0], steps.reset))
+        xs = checks.one_array(steps.xs, "xs")
+        if not jnp.issubdtype(xs.dtype, jnp.inexact):
+            raise TypeError(f"xs must be floating to be merged, got the dtype {xs.dtype}.")
+        windows = _windows(steps, stride, num_windows(xs.shape[0], steps.reset))
         fits = concrete(windows.fits)
         if fits is not None and not fits.all():
             raise ValueError(
                 f"max_sequences must be at least the number of sequences in a row, got "
                 f"{max_sequences} for rows that do not fit into {windows.real.shape[0]} windows."
             )
-        ys = _MERGES[merge](_members(windows, steps.xs), windows.real)
+        ys = _MERGES[merge](_members(windows, xs), windows.real)
         # NaN, because compiled code cannot raise.
         ys = jnp.where(windows.fits[..., None], ys, jnp.nan)
         return Rollout(carry, ys, (), windows.flags)

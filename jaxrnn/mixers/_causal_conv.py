@@ -67,7 +67,7 @@ def causal_conv(
 
     def unroll(params, carry, steps, key):
         del key
-        if steps.xs.shape[-1:] != params.kernel.shape[1:]:
+        if checks.one_array(steps.xs, "xs").shape[-1:] != params.kernel.shape[1:]:
             raise ValueError(
                 f"xs must have the width of params.kernel {params.kernel.shape}, "
                 f"got {steps.xs.shape[-1]}."

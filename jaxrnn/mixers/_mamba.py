@@ -117,6 +117,7 @@ def mamba(
 
     def unroll(params, carry, steps, key):
         del key
+        checks.width(steps.xs, params.kernel)
         xs = in_compute_dtype(params, steps.xs)
         u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
         conv_carry, ssm_carry = parts_of(carry)

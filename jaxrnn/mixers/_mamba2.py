@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_rescale, log_rates, softplus_bias
+from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
@@ -155,6 +155,7 @@ def mamba2(
 
     def unroll(params, carry, steps, key):
         del key
+        checks.width(steps.xs, params.kernel)
         xs = in_compute_dtype(params, steps.xs)
         num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
         blocks = [num_units, num_units + num_mixed]
@@ -199,7 +200,7 @@ def ssd(
     """
     checks.positive(state_size, "state_size")
     checks.positive(head_width, "head_width")
-    check_rescale(step_rescale)
+    checks.above_zero(step_rescale, "step_rescale")
 
     def count_heads(num_inputs):
         num_heads, rest = divmod(num_inputs - 2 * state_size, head_width + 1)

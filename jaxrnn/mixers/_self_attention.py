@@ -102,6 +102,7 @@ def self_attention(
     def unroll(params, carry, steps, key):
         del key
         xs = steps.xs
+        checks.width(xs, params.kernel)
         z = in_compute_dtype(params, xs) @ params.kernel
         num_units = params.output_kernel.shape[0]
         shape = (*xs.shape[:-1], num_heads, num_units // num_heads)

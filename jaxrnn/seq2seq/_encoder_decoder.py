@@ -219,7 +219,7 @@ def _assembled(reader: _Reader, writer: Writer) -> EncoderDecoder:
         return generate(decoder(carry), params.decoder, prompt, num_steps, carry=carry, **choice)
 
     def searched(params, source, start, *, source_mask=None, **search):
-        check_rows(source, jnp.expand_dims(start, -1), "start")
+        check_rows(source, checks.array(start, "start")[..., None], "start")
         carry = encode(params, source, mask=source_mask)
         return beam_search(decoder(carry), params.decoder, carry, start, **search)
 

@@ -37,7 +37,7 @@ class Chunkwise(EvaluatorValue):
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
         """Runs the cell over the steps, which are time first."""
         self.check_cell(cell)
-        num_steps = steps.xs.shape[0]
+        num_steps = checks.one_array(steps.xs, "xs").shape[0]
         # The pairwise forms are written for a number of steps that is known.
         if self.size == 1 or checks.is_symbolic(num_steps) or num_steps <= 1:
             return Sequential()(cell, params, carry, steps)

@@ -51,7 +51,7 @@ class Convolution(EvaluatorValue):
         """Runs the cell over the steps, which are time first."""
         # With resets the sum over past steps starts elsewhere in every row, which no single kernel
         # can express. The length of a Fourier transform must be a number.
-        num_steps = steps.xs.shape[0]
+        num_steps = checks.one_array(steps.xs, "xs").shape[0]
         if steps.reset is not None or checks.is_symbolic(num_steps) or num_steps <= 1:
             return Sequential()(cell, params, carry, steps)
         # Without a reset only the first start counts.

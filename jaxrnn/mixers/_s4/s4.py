@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._eigenvalues import check_rescale, check_steps, log_steps
+from jaxrnn.cells._eigenvalues import check_steps, log_steps
 from jaxrnn.cells._hippo import hippo_eigen, hippo_legs
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
@@ -120,7 +120,7 @@ def s4(
     """
     checks.positive(state_size, "state_size")
     check_steps(step_min, step_max)
-    check_rescale(step_rescale)
+    checks.above_zero(step_rescale, "step_rescale")
     evaluate = convolution() if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, _CELL)
