@@ -309,14 +309,17 @@ def _check_not_empty(shape, mask, weights, empty):
     # A symbolic shape of `jax.export` is not empty, and its flags are not known.
     if empty is not None or any(map(checks.is_symbolic, shape)):
         return
-    counts = np.ones(shape, bool)
-    for name, values in (("mask", mask), ("weights", weights)):
+    counts = np.asarray(0 not in shape)
+    for name, values, what in (
+        ("losses", counts, "a step"),
+        ("mask", mask, "a real step"),
+        ("weights", weights, "a weight above 0 on a real step"),
+    ):
         known = None if values is None else concrete(values)
         if known is not None:
-            counts &= np.expand_dims(known != 0, tuple(range(known.ndim, len(shape))))
+            counts = counts & np.expand_dims(known != 0, tuple(range(known.ndim, len(shape))))
         if not counts.any():
-            real = "a real step" if name == "mask" else "a weight above 0 on a real step"
-            raise ValueError(f"{name} must have {real} for a mean: pass empty= to allow none.")
+            raise ValueError(f"{name} must have {what} for a mean: pass empty= to allow none.")
 
 
 def _ratio(total, count, empty):

@@ -103,6 +103,8 @@ def test_a_mean_over_nothing_raises_when_that_can_be_seen(mean):
             mean(losses, mask)
     with pytest.raises(ValueError, match="empty="):
         jax.jit(lambda losses: mean(losses, np.zeros((2, 3))))(losses)
+    with pytest.raises(ValueError, match="losses must have a step"):
+        mean(losses[:, :0])
     for shape in ((2, 0), (0, 3), (0,)):
         with pytest.raises(ValueError, match="empty="):
             mean(jnp.ones(shape))

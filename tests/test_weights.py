@@ -138,6 +138,8 @@ def test_no_weight_is_as_no_step(mean):
         assert np.isnan(value) and (gradient == 0).all()
     assert float(jr.sum_over_steps(losses, weights=nothing)) == 0
     assert jr.mean_valid(losses, weights=nothing[:, :1].reshape(2)).tolist() == [0, 0, 0]
+    # Nor has one without a step, whatever its weight.
+    assert float(jr.mean_over_sequences(jnp.ones((2, 0)), weights=[1, 1], empty=0.5)) == 0.5
     # A sequence without weight has no mean and is left out, as one without a real step.
     assert float(jr.mean_over_sequences(jnp.array([[2.0], [8.0]]), weights=[[1], [0]])) == 2
 

@@ -10,7 +10,7 @@ from jax import lax
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import compiled
-from jaxrnn.engine.masking import expand_mask, select
+from jaxrnn.engine.masking import expand_mask, select, zero_masked
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.sharding import varying_like
 from jaxrnn.engine.unroll import step
@@ -82,9 +82,8 @@ def beam_search(
     One beam is greedy `generate`, and if K is at least the number of all sequences, nothing is
     missed. Among equal scores the lower beam wins, then the lower token, and in the result what has
     stopped first. One scan, without noise; gradients of `scores` are those of the chosen sequences.
-    Carries move with their beams, save
-    what the model hands on unchanged, such as the memory of a source, which all beams of a row
-    share.
+    Carries move with their beams, save what the model hands on unchanged, such as the memory of a
+    source, which all beams of a row share.
 
     Args:
         model: the cell or layer to run, from tokens to logits, such as
@@ -154,7 +153,9 @@ def _search(model, num_beams, max_steps, n_best, params, carry, start, choices):
 
     def complete_at(length, beams, is_complete):
         penalty = jnp.asarray(((5 + length) / 6) ** alpha, beams.log_probability.dtype)
-        scores = jnp.where(is_complete, beams.log_probability / penalty, -jnp.inf)
+        # Chosen before the division too, whose derivative at -inf is not finite.
+        is_some = is_complete & (beams.log_probability != -jnp.inf)
+        scores = jnp.where(is_some, zero_masked(is_some, beams.log_probability) / penalty, -jnp.inf)
         lengths = jnp.full(shape, length, jnp.int32)
         return Hypotheses(beams.tokens, scores, lengths, jnp.zeros(shape, bool))
 

@@ -141,7 +141,7 @@ def fold_statistics(params: Params, rollout: Rollout, rate: float = 0.1) -> Para
     Raises:
         ValueError: The rollout has not one `BatchStatistics` for each `BatchNormParams`, there is
             none, or `rate` is not in (0, 1].
-        TypeError: `rate` is not a float.
+        TypeError: `rate` is not a float, or `rollout` is not a Rollout.
 
     Example:
         >>> import jax.numpy as jnp, jaxrnn as jr
@@ -153,6 +153,8 @@ def fold_statistics(params: Params, rollout: Rollout, rate: float = 0.1) -> Para
     """
     if checks.above_zero(rate, "rate") > 1:
         raise ValueError(f"rate must not be above 1, got {rate}.")
+    if not isinstance(rollout, Rollout):
+        raise TypeError(f"rollout must be a Rollout, as unroll returns it, got {rollout!r}.")
     nodes, structure = _nodes(params, BatchNormParams)
     batches = _nodes(rollout.info, BatchStatistics)[0]
     batches = [node for node in batches if isinstance(node, BatchStatistics)]

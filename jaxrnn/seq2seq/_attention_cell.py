@@ -94,7 +94,7 @@ def attention_cell(cell: Cell, score: Score, num_source_steps: int, num_memory: 
         del key
         refuse_starts(carry, "attention_cell")
         mask, reset = steps.mask, steps.reset
-        xs = zero_masked(mask, in_compute_dtype(params, steps.xs))
+        xs = zero_masked(mask, in_compute_dtype(params, checks.one_array(steps.xs, "xs")))
         fresh = initial_carry(params, xs.shape[1:-1])
         nothing = jnp.zeros((*xs.shape[1:-1], xs.shape[-1] + num_memory), xs.dtype)
 

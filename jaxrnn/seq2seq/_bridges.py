@@ -96,7 +96,11 @@ def dense_bridge(
     def apply(params, carry, initial):
         kernel, bias = in_compute_dtype(params, params)
         h = _flat(carry) @ kernel + bias
-        return _like(initial, h if activation is None else activation(h))
+        if activation is None:
+            return _like(initial, h)
+        active = activation(h)
+        checks.same_tree(active, h, "activation(h)")
+        return _like(initial, active)
 
     return Bridge(init, apply)
 

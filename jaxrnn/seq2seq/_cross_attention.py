@@ -124,7 +124,7 @@ def cross_attention(score: Score, num_source_steps: int, num_memory: int) -> Lay
         del key
         refuse_starts(carry, "cross_attention")
         mask, reset = steps.mask, steps.reset
-        xs = in_compute_dtype(params, steps.xs)
+        xs = in_compute_dtype(params, checks.one_array(steps.xs, "xs"))
         dropped = jnp.zeros(xs.shape[:-1], bool)
         if reset is not None:
             dropped = jnp.cumsum(reset, axis=0) > 0

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.engine import checks
 from jaxrnn.engine.inside import one_step
 from jaxrnn.engine.keys import fold_in
 from jaxrnn.engine.masking import held, restarted, select, zero_masked
@@ -102,7 +103,7 @@ def input_feeding(
 
     def unroll(params, carry, steps, key):
         refuse_starts(carry, "input_feeding")
-        xs = zero_masked(steps.mask, in_compute_dtype(params, steps.xs))
+        xs = zero_masked(steps.mask, in_compute_dtype(params, checks.one_array(steps.xs, "xs")))
         num_steps, batch_shape = xs.shape[0], xs.shape[1:-1]
         fresh = initial_carry(params, batch_shape)
 

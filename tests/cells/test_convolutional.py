@@ -112,6 +112,14 @@ def test_the_initial_kernels():
     assert jr.conv_gru(4, 6, 3).init(jax.random.key(0), 2).kernel.shape == (3, 2, 12)
 
 
+def test_ints_are_pictures():
+    frames = np.random.default_rng(0).integers(0, 255, (T, 4, 1), np.uint8)
+    cell = jr.conv_gru(H, 4)
+    params = cell.init(jax.random.key(0), 1)
+    want = jr.unroll(cell, params, frames.astype(np.float32)).outputs
+    np.testing.assert_allclose(jr.unroll(cell, params, frames).outputs, want, rtol=1e-6)
+
+
 def test_wrong_arguments_raise():
     cases = [
         ({"num_units": 0}, ValueError, "^num_units must be at least 1"),

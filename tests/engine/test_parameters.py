@@ -82,6 +82,8 @@ def test_every_model_names_the_leaf(name):
     for wrong in (list(jax.tree.leaves(made)), {"params": made}, None):
         with pytest.raises(TypeError, match="^params must"):
             run(wrong, XS)
+    with pytest.raises(TypeError, match="^xs must be one array, got {'x'"):
+        run(made, {"x": XS})
 
 
 def test_every_way_to_run_a_model_compares():

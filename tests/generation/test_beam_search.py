@@ -179,6 +179,25 @@ def test_ties_forbidden_tokens_dead_ends_and_nan():
     assert found.scores.dtype == jnp.float32
 
 
+def test_no_rows_have_no_hypotheses(small):
+    found = jr.beam_search(*small, None, STARTS[:0], beams=2, max_steps=2, stop_token=STOP)
+    assert found.tokens.shape == (0, 2, 2) and found.scores.shape == (0, 2)
+
+
+def test_gradients_pass_by_dead_ends():
+    # After token 0 everything is forbidden, and there are fewer sequences than beams.
+    table = jnp.zeros((3, 3)).at[0].set(-jnp.inf)
+
+    def best(params, alpha):
+        options = {"beams": 9, "max_steps": 2, "stop_token": 2, "length_penalty": alpha}
+        return jr.beam_search(jr.embed(3), params, None, jnp.array(1), **options).scores[0]
+
+    gradient, of_alpha = jax.grad(best, (0, 1))(jr.layers.EmbedParams(table), 0.5)
+    want = np.array([[0, 0, 0], [-1 / 3, -1 / 3, 2 / 3], [0, 0, 0]])
+    np.testing.assert_allclose(gradient.table, want, rtol=1e-6)
+    assert of_alpha == 0  # One token has no penalty.
+
+
 def test_errors_name_the_argument(small):
     layer, params = small
     cases = [

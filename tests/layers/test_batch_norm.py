@@ -98,6 +98,8 @@ def test_what_is_refused():
     rollout = jr.unroll(jr.batch_norm(running=True), params, xs)
     with pytest.raises(ValueError, match="BatchStatistics of every batch_norm .* got 0 for 1"):
         jr.fold_statistics(params, rollout)
+    with pytest.raises(TypeError, match="rollout must be a Rollout, .* got None"):
+        jr.fold_statistics(params, None)
     with pytest.raises(ValueError, match="rate must not be above 1, got 2"):
         jr.fold_statistics(params, rollout, 2.0)
     with pytest.raises(ValueError, match="epsilon must be above 0"):

@@ -67,6 +67,12 @@ def test_wrong_arguments_raise():
         jr.concatenate(jr.gru(2), jr.embed(2))
     with pytest.raises(TypeError, match="function must be a function, got 3"):
         jr.lift(3)
+    two = jr.lift(lambda x: (x, x), num_outputs=3)
+    with pytest.raises(TypeError, match=r"outputs of lift\(.* must be one array, got \("):
+        jr.unroll(jr.concatenate(two), ((),), jnp.ones((2, 5, 3)))
+    for function in (lambda x: (x, x), lambda x: x.sum(-1)):
+        with pytest.raises(ValueError, match="num_outputs must be given .* one array .* got"):
+            jr.lift(function).num_outputs(3)
     with pytest.raises(ValueError, match="num_outputs must be given where num_feature_axes"):
         jr.lift(jnp.tanh, num_feature_axes=0)
     with pytest.raises(ValueError, match="function must keep the leading axes .5, 2. of x"):

@@ -84,3 +84,5 @@ def test_mamba2_in_both_of_its_forms(x64):
 def test_it_must_be_above_0(make):
     with pytest.raises(ValueError, match="step_rescale must be above 0, got 0"):
         make(step_rescale=0)
+    with pytest.raises(TypeError, match="step_rescale must be a float, got 'half'"):
+        make(step_rescale="half")

@@ -80,3 +80,9 @@ def test_what_is_refused():
     model = jr.encoder_decoder(jr.dense(2), jr.gru(2), jr.dense(4), bridge=jr.dense_bridge())
     with pytest.raises(ValueError, match="needs numbers in the carry of the encoder, got none"):
         model.init(jax.random.key(0), 3, 4)
+    two = jr.dense_bridge(lambda h: (h, h))
+    model = jr.encoder_decoder(
+        jr.gru(2), jr.serial(jr.embed(2), jr.gru(2)), jr.dense(4), bridge=two
+    )
+    with pytest.raises(TypeError, match=r"activation\(h\) must have the structure"):
+        model.encode(model.init(jax.random.key(0), 3, 4), SOURCE)
