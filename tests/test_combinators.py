@@ -49,7 +49,7 @@ def test_simple_cell_takes_what_it_is_given():
         num_feature_axes={"value": 1, "gain": 1},
     )
     xs = {"value": jnp.ones((2, 1)), "gain": jnp.array([[1.0], [2.0]])}
-    rollout = jr.unroll(cell, {}, xs)
+    rollout = jr.unroll(cell, cell.init(None, 1), xs)
     assert rollout.outputs[:, 0].tolist() == [15.0, 50.0]
     assert float(rollout.carry[1]) == 2
 

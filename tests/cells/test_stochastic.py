@@ -55,9 +55,13 @@ def test_zoneout_of_nothing_is_the_cell():
         np.testing.assert_allclose(got.outputs, want.outputs, rtol=1e-6, atol=1e-7)
 
 
+def identity(u):
+    return u
+
+
 def accumulator():
     """hₜ = 1 + hₜ₋₁: in the recurrent product each unit reads itself."""
-    cell = jr.elman(H, activation=lambda u: u)
+    cell = jr.elman(H, activation=identity)
     return cell, jr.cells.ElmanParams(jnp.zeros((1, H)), jnp.eye(H), jnp.ones(H))
 
 

@@ -102,8 +102,8 @@ def test_one_key_written_again_and_again(x64, num_steps):
 
 
 def test_laws():
-    check_layer(jr.gated_delta_net(2, 2, 3, evaluator=jr.chunkwise(3)))
-    check_layer(jr.gated_delta_net(1, 2, evaluator=jr.chunkwise(None), negative_eigenvalues=True))
+    evaluator = jr.chunkwise(3)
+    check_layer(jr.gated_delta_net(2, 2, 3, evaluator=evaluator, negative_eigenvalues=True))
 
 
 def test_a_key_of_zeros_writes_nothing_and_has_a_derivative():

@@ -119,9 +119,8 @@ def test_recurrence_attention_and_chunks_are_one_function(x64, chunk_size):
     np.testing.assert_allclose(rollout.carry.h, states, rtol=1e-10)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 3, None])
-def test_the_laws(chunk_size):
-    check_layer(jr.mamba2(N, head_width=P, conv_width=WIDTH, evaluator=jr.chunkwise(chunk_size)))
+def test_the_laws():
+    check_layer(jr.mamba2(N, head_width=P, conv_width=WIDTH, evaluator=jr.chunkwise(3)))
 
 
 def test_decays_far_back_keep_their_digits_in_float32():

@@ -104,7 +104,6 @@ def test_the_start_of_m_changes_nothing(x64, chunk_size):
 
 def test_laws():
     check_layer(jr.mlstm(2, 2, evaluator=jr.chunkwise(3)))
-    check_layer(jr.mlstm(1, 3, evaluator=jr.chunkwise(None)))
 
 
 @pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)

@@ -78,9 +78,8 @@ def test_worked_numbers():
     np.testing.assert_allclose(ys[:, 0], [1.0, 2.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("window", [1, 3, 9])
-def test_the_laws(window):
-    check_layer(jr.self_attention(HEADS, head_width=2, window=window))
+def test_the_laws():
+    check_layer(jr.self_attention(HEADS, head_width=2, window=3))
 
 
 def test_the_cache_holds_the_last_keys_and_values_of_the_sequence(x64):

@@ -216,6 +216,21 @@ def test_a_cell_without_split_gets_autodiff(x64):
     assert np.isfinite(forward)
 
 
+def test_a_cell_that_contains_a_custom_vjp_gets_autodiff(x64):
+    """Such a function has no tangents, so its cell has reverse mode alone, which must be right."""
+
+    @jax.custom_vjp
+    def activation(u):
+        return jnp.tanh(u)
+
+    activation.defvjp(
+        lambda u: (jnp.tanh(u), u), lambda u, cotangent: (cotangent / jnp.cosh(u) ** 2,)
+    )
+    cell, plain = jr.elman(H, lambda u: jax.jit(activation)(u)), jr.elman(H)
+    got = value_and_gradient(cell, jr.sequential(), **FLAGS)
+    assert_same(got, value_and_gradient(plain, AUTODIFF, **FLAGS))
+
+
 def test_symbolic_shapes_export_their_gradient():
     cell = jr.elman(H)
     params = cell.init(jax.random.key(0), D)

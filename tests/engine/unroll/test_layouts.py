@@ -152,7 +152,7 @@ def test_outputs_have_the_dtype_of_xs_and_ints_have_none():
         ({"evaluator": jr.sequential}, "evaluator must be an Evaluator"),
         ({"key": 0}, "key must be one PRNG key"),
         ({"xs": "abc"}, "xs must be an array of jax or numpy, .*got str 'abc'"),
-        ({"xs": {"a": jnp.ones((4, 2))}}, r"xs must be one array \[..., 2\], got"),
+        ({"xs": {"a": jnp.ones((4, 2))}}, "xs must be one array, got"),
         ({"evaluator": [1]}, "evaluator must be an Evaluator"),
     ],
 )

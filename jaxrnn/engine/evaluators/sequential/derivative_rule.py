@@ -50,7 +50,7 @@ def derivative_rule(
     size of the weights at every step. Here the backward scan computes only λ and δ, and the sum
     over a block of steps is one product for each matrix. The rule stores u and the carries, once:
     outputs that are carries are the same arrays. Carries that hold ints, symbolic shapes, and
-    cells that close over traced arrays are left to autodiff.
+    cells that close over traced arrays or contain a `jax.custom_vjp` are left to autodiff.
 
     Args:
         cell: the cell.
@@ -122,8 +122,21 @@ def _has_rule(cell, given):
     # An array that the cell closes over is a constant of its program. If it is traced, it may be
     # one that the caller differentiates, and a custom rule has no argument to give it a gradient.
     x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given.steps.xs)
-    closed_over = jax.make_jaxpr(step)(given.params, given.carry, x).consts
-    return not any(isinstance(const, Tracer) for const in closed_over)
+    program = jax.make_jaxpr(step)(given.params, given.carry, x)
+    if any(isinstance(const, Tracer) for const in program.consts):
+        return False
+    # A custom_vjp inside of the cell has no tangents for this rule to compute with.
+    return not any(name.startswith("custom_vjp_call") for name in _primitives(program.jaxpr))
+
+
+def _primitives(jaxpr):
+    """The names of the primitives of a program and of the programs in it."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for leaf in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(leaf, "jaxpr", leaf)
+            if hasattr(inner, "eqns"):
+                yield from _primitives(inner)
 
 
 def _mix(cell, params, before, x):

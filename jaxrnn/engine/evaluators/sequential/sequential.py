@@ -66,7 +66,8 @@ def sequential(
 
     A cell whose `advance` is a `Split` has its own derivative rule: only the recursion of tangents,
     or of cotangents in reverse mode, runs step by step, and the weights get their gradients from
-    many steps at once. Forward and reverse mode, and both of each other, work either way.
+    many steps at once. Forward and reverse mode, and both of each other, work either way; a cell
+    that contains a `jax.custom_vjp` is differentiated by JAX, and has reverse mode alone.
 
     Args:
         scan_unroll: number of steps that `lax.scan` unrolls; more compiles much slower.
