@@ -33,6 +33,7 @@ from experiments.minimal.probes import (
 )
 from experiments.minimal.task import (
     Task,
+    changes_to_choose_by,
     load_employment,
     make_task,
     scaled_changes,
@@ -119,7 +120,7 @@ def _train_to_choose(config, task, setting, checkpoints, advance) -> Trained:
     """
     cut = task.validation_from
     trained = train(config, "choice", setting, training_changes(task, cut), checkpoints, advance)
-    known = scaled_changes(task, cut)[task.is_training, : task.test_from]
+    known = changes_to_choose_by(task)
     shrunk = [with_share(trained.fitted.params, share) for share in SHARES]
     params = jax.tree.map(lambda *leaves: np.concatenate(leaves), *shrunk)
     forecasts = one_step_runner(setting, params)(known)

@@ -13,7 +13,7 @@ import numpy as np
 import jaxrnn as jr
 from experiments.minimal.forecasts import make_baselines
 from experiments.minimal.model import Setting, make_model
-from experiments.minimal.task import Task, scaled_changes, training_changes
+from experiments.minimal.task import Task, changes_to_choose_by, training_changes
 
 
 class PaddingProbe(NamedTuple):
@@ -165,9 +165,8 @@ def changed_by_what_is_hidden(task: Task) -> list[str]:
 
 
 def _learned_from(task: Task) -> dict[str, np.ndarray]:
-    chosen_by = scaled_changes(task, task.validation_from)[task.is_training, : task.test_from]
     return {
         "series to train on": training_changes(task, task.test_from),
         "series to train on for the choice": training_changes(task, task.validation_from),
-        "series to choose by": chosen_by,
+        "series to choose by": changes_to_choose_by(task),
     }

@@ -112,6 +112,14 @@ def training_changes(task: Task, until: int) -> np.ndarray:
     return seen / scale(seen, until)
 
 
+def changes_to_choose_by(task: Task) -> np.ndarray:
+    """What a choice is scored on: training industries before the test, `[E', test_from]`.
+
+    In units of what was known before the months to choose by.
+    """
+    return scaled_changes(task, task.validation_from)[task.is_training, : task.test_from]
+
+
 def with_mean(series: Any, averaged: Any = slice(None)) -> Any:
     """`[E, ...] -> [E, ..., 2]`: every series beside the mean of those to average, or of all."""
     mean = series[averaged].mean(axis=0, keepdims=True)

@@ -87,6 +87,14 @@ def test_choosing_by_test_months_is_caught(task, monkeypatch):
     assert probes.changed_by_what_is_hidden(task)
 
 
+def test_settings_chosen_by_test_months_are_caught(task, monkeypatch):
+    def leaking(task):
+        return scaled_changes(task, task.validation_from)[task.is_training]
+
+    monkeypatch.setattr(probes, "changes_to_choose_by", leaking)
+    assert probes.changed_by_what_is_hidden(task) == ["series to choose by"]
+
+
 PAST = np.array([[*range(1, 15)]], float)  # changes of 1, 2, …, 14
 
 
