@@ -123,6 +123,16 @@ def test_an_array_that_changes_warns():
     assert len(warned(call)) == 1
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_what_other_tests_made_is_forgotten(number):
+    """By a fixture; with the models of all three there would be a warning."""
+
+    def call():
+        jr.unroll(cell_with(lambda params, carry, z: carry / 2 + z), (), XS)
+
+    assert warned(call, times=1) == []
+
+
 def test_under_jit_nothing_is_said():
     def call():
         run = jax.jit(
