@@ -128,9 +128,9 @@ def train(
     """All seeds of a training, an epoch a call of one compiled program."""
     start, seconds = time.perf_counter(), []
     setting = make_setting(config, environment, model)
-    training, updates = initial_trainings(config, setting), jnp.arange(UPDATES_PER_EPOCH)
-    run_epoch = jax.jit(jax.vmap(lambda one: ppo.train(setting, one, updates)), donate_argnums=0)
-    run_epoch = run_epoch.lower(training).compile(QUICKLY)
+    training = initial_trainings(config, setting)
+    all_seeds = jax.vmap(lambda one: ppo.train(setting, one, UPDATES_PER_EPOCH))
+    run_epoch = jax.jit(all_seeds, donate_argnums=0).lower(training).compile(QUICKLY)
 
     def one_epoch(training, epoch):
         del epoch

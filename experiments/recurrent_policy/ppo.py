@@ -69,9 +69,11 @@ def initial_training(setting: Setting, key: Any) -> Training:
     return Training(params, setting.optimizer.init(params), agents, key)
 
 
-def train(setting: Setting, training: Training, updates: Any) -> tuple[Training, dict[str, Any]]:
-    """One update for each of `updates`, whatever it holds; and metrics `[updates]`."""
-    return lax.scan(lambda training, _: update(setting, training), training, updates)
+def train(
+    setting: Setting, training: Training, num_updates: int
+) -> tuple[Training, dict[str, Any]]:
+    """Several updates, and their metrics `[num_updates]`."""
+    return lax.scan(lambda one, _: update(setting, one), training, length=num_updates)
 
 
 def update(setting: Setting, training: Training) -> tuple[Training, dict[str, Any]]:
@@ -178,7 +180,13 @@ def recomputed(setting: Setting, params: Any, window: Window) -> tuple[Any, Any]
 
 
 def loss(setting: Setting, params: Any, window: Window, advantages: Any) -> tuple[Any, Any]:
-    """The clipped objective, the squared error of the value and the entropy, over all steps."""
+    """The loss of PPO, a mean over the steps after the burn-in; and metrics.
+
+        -min(ρ A, clip(ρ, 1 - ε, 1 + ε) A) + (v - target)² / 4 - β entropy
+
+    ρ is the ratio of new to old probabilities of the actions, A the advantages of the minibatch,
+    normalised, and the target is the old value plus the advantage.
+    """
     log_probs, values = recomputed(setting, params, window)
     actions, old_log_probs, targets, advantages = (
         leaf[:, setting.config.burn_in :]

@@ -14,8 +14,9 @@ from experiments.recurrent_policy.model import LABELS
 
 CLAIM = (
     "A policy with a carry learns tasks in which the present observation is not enough, by "
-    "reinforcement wholly inside one compiled program; without a carry it stays at chance. The "
-    "update unrolls the policy from the carries that the rollout stored, and sees what it saw."
+    "reinforcement learning wholly inside one compiled program; without a carry it stays at "
+    "chance. The update unrolls the policy from the carries that the rollout stored, and sees what "
+    "it saw."
 )
 CAPTIONS = {
     "returns": "Mean return of the episodes of the last updates. Left: by the length of the "

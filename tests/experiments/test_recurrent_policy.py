@@ -154,6 +154,36 @@ def test_advantages_and_gradients_stop_where_they_should():
     np.testing.assert_array_equal(gradient[0, :, 0], [0, 0, 0, 0, 0, 3, 2, 1])
 
 
+def test_the_loss_is_that_of_ppo():
+    """Ratios on both sides of what is clipped, with advantages of either sign."""
+    config = dataclasses.replace(CONFIG, burn_in=1, entropy_weight=0.1)
+    setting = make_setting(config, task.t_maze(3), "stateless")._replace(network=_as_they_come())
+    rng = np.random.default_rng(0)
+    log_probs = np.log(rng.dirichlet(np.ones(3), (4, 6)))
+    values, old_values, advantages = rng.normal(size=(3, 4, 6))
+    actions, ratio = rng.integers(0, 3, (4, 6)), rng.uniform(0.5, 1.5, (4, 6))
+    took = np.take_along_axis(log_probs, actions[..., None], -1)[..., 0]
+    xs, flags = np.concatenate([log_probs, values[..., None]], -1), np.zeros((4, 6), bool)
+    old, carry = took - np.log(ratio), np.zeros((4, 1))
+    window = ppo.Window(xs, actions, old, old_values, None, flags, None, carry, flags[:, 0])
+    ratio, error = ratio[:, 1:], (values - old_values - advantages)[:, 1:]
+    normal = (advantages[:, 1:] - advantages[:, 1:].mean()) / advantages[:, 1:].std()
+    gains = np.minimum(ratio * normal, np.clip(ratio, 0.8, 1.2) * normal)
+    entropy = -(np.exp(log_probs) * log_probs)[:, 1:].sum(-1)
+    expected = (-gains + error**2 / 4 - 0.1 * entropy).mean()
+    window = jax.tree.map(jnp.asarray, window)
+    found, metrics = ppo.loss(setting, (), window, jnp.float32(advantages))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(metrics["difference"], np.abs(np.log(ratio)).max(), rtol=1e-4)
+
+
+def _as_they_come():
+    """Outputs that are the observations."""
+    return jr.simple_cell(
+        lambda key, n: (), lambda params, carry, z: carry, 1, emit=lambda params, carry, x: x
+    )
+
+
 def _running_sum():
     """A value that adds up the observations."""
     return jr.simple_cell(lambda key, n: (), lambda params, carry, z: carry + z, 1)
