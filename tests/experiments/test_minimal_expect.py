@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxrnn as jr
 from experiments.frame.checkpoints import Checkpoints
 from experiments.frame.fitting import Fitted
 from experiments.minimal import expect
@@ -277,3 +278,18 @@ def test_without_its_correction_a_trained_hybrid_is_exponential_smoothing(tmp_pa
     expected = [smooth(SERIES[:, :month], 1)[:, 0] for month in range(1, SERIES.shape[1])]
     np.testing.assert_allclose(smoothed, np.stack(2 * [np.stack(expected, 1)]), atol=1e-6)
     assert np.abs(made - smoothed).max() > 1e-3
+
+
+def test_the_correction_reads_what_the_smoothing_left_and_the_gap_to_the_mean():
+    setting = Setting(3, 24, 0.6)
+    params = jax.tree.map(lambda leaf: leaf[0], initial_params(setting, np.arange(1)))
+    xs = np.float32(with_mean(SERIES))
+    levels, level = [], 0
+    for x in np.moveaxis(xs, 1, 0):
+        level = 0.6 * level + 0.4 * x
+        levels.append(level)
+    levels = np.stack(levels, axis=1)
+    read = np.concatenate([xs - levels, levels[..., 1:] - levels[..., :1]], axis=-1)
+    correction = jr.serial(jr.gru(3), jr.dense(2, use_bias=False))
+    corrected = jr.unroll(correction, params[1], read).outputs
+    np.testing.assert_allclose(outputs(setting, params, xs), levels + corrected, atol=1e-5)

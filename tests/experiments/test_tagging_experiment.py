@@ -47,11 +47,14 @@ def results(tmp_path_factory, compiled_once):
 
 
 @pytest.mark.parametrize("name", [BOTH, CHAIN])
-def test_packed_and_padded_have_the_same_gradient(name, x64):
+def test_packed_and_padded_have_the_same_gradient_and_labels(name, x64):
     paragraphs = sorted(task.make_task(True, 128).training.paragraphs, key=lambda p: len(p.labels))
     some = [one for one in paragraphs if len(one.labels) > 3][:12]
     tagger = make_tagger(name, Config(num_params=2500, num_features=3))
     params = jax.tree.map(lambda leaf: leaf.astype("float64"), tagger.init(0))
+    if name == CHAIN:  # scores that say something, which they do not before training
+        rng = np.random.default_rng(0)
+        params = params[0], jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), params[1])
     loss = jax.jit(jax.value_and_grad(tagger.loss))
     length = len(some[-1].labels) + 5
     packed, (alone,) = task.packed_rows(some, 12, length), task.padded_rows(some, 12, length)
@@ -61,9 +64,19 @@ def test_packed_and_padded_have_the_same_gradient(name, x64):
     # A row without its resets lets one paragraph run into the next.
     mixed, _ = loss(params, packed._replace(reset=np.zeros_like(packed.reset)))
     assert abs(mixed - other) > 1e-6
-    if name == CHAIN:
-        told = jax.jit(tagger.told)(params, packed)
-        assert told.shape == packed.labels.shape and told.dtype == np.int32
+    tell = jax.jit(tagger.told)
+    told, wanted = (by_paragraph(rows, tell(params, rows)) for rows in (packed, alone))
+    assert told == wanted and len(told) == len(some)
+
+
+def by_paragraph(rows, told):
+    """The characters of each paragraph and what is told of them, in the order of the characters."""
+    told, found = np.asarray(told), []
+    for row, number in enumerate(np.cumsum(rows.reset, axis=1)):
+        for one in np.unique(number[rows.mask[row]]):
+            inside = rows.mask[row] & (number == one)
+            found.append((rows.characters[row, inside].tolist(), told[row, inside].tolist()))
+    return sorted(found)
 
 
 @pytest.mark.parametrize(
