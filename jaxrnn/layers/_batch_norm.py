@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.masking import zero_masked
+from jaxrnn.engine.masking import expand_mask, zero_masked
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Layer, Params, Rollout
 
@@ -115,7 +115,10 @@ def batch_norm(
 def batch_statistics(xs: Any, mask: Any) -> BatchStatistics:
     """The statistics of each feature of `xs` `[..., D]` over the steps that a mask keeps."""
     axes = tuple(range(xs.ndim - 1))
-    real = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
+    real = jnp.ones(xs.shape[:-1], bool)
+    if mask is not None:
+        # Every place of a picture counts, and a step has one flag.
+        real = real & expand_mask(mask, real)
     count = real.sum(dtype=xs.dtype)
     num_steps = jnp.maximum(count, 1)
     mean = zero_masked(real, xs).sum(axes) / num_steps

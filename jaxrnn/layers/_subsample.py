@@ -119,7 +119,7 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
             )
         ys = _MERGES[merge](_members(windows, xs), windows.real)
         # NaN, because compiled code cannot raise.
-        ys = jnp.where(windows.fits[..., None], ys, jnp.nan)
+        ys = jnp.where(expand_mask(windows.fits[None], ys), ys, jnp.nan)
         return Rollout(carry, ys, (), windows.flags)
 
     return Layer(
@@ -135,7 +135,9 @@ def _windows(steps: Steps, stride: int, num_windows: int) -> Windows:
     """Where every real step goes: windows open where a sequence starts and when one is full."""
     xs, mask, reset = steps
     num_steps = xs.shape[0]
-    real = jnp.ones(xs.shape[:-1], bool) if mask is None else mask
+    # x may have further feature axes, such as those of a picture, and flags have none.
+    shape = next((flag.shape for flag in (mask, reset) if flag is not None), xs.shape[:-1])
+    real = jnp.ones(shape, bool) if mask is None else mask
     starts = jnp.zeros_like(real) if reset is None else reset
     # The first step starts a sequence with or without a flag, a masked one too: so that it has a
     # window whether the row is read from its start or from its end.
@@ -185,10 +187,12 @@ def _taken(xs: Any, index: Any) -> Any:
 
 
 def _members(windows: Windows, xs: Any) -> Any:
-    """The steps of every window `[T', stride, *batch, D]`, with zeros in the places left over."""
+    """The steps of every window `[T', stride, *batch, ...]`, with zeros in the places left over."""
     num_windows, stride, *batch_shape = windows.index.shape
     taken = _taken(xs, windows.index.reshape(num_windows * stride, *batch_shape))
-    return zero_masked(windows.real, taken.reshape(*windows.index.shape, xs.shape[-1]))
+    return zero_masked(
+        windows.real, taken.reshape(*windows.index.shape, *taken.shape[1 + len(batch_shape) :])
+    )
 
 
 def _concat(members, real):

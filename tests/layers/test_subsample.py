@@ -226,3 +226,17 @@ def test_wrong_arguments_raise():
         jr.subsample(2, "sum")
     with pytest.raises(TypeError, match="xs must be floating to be merged, got the dtype int32"):
         jr.unroll(jr.subsample(2), (), jnp.ones((4, 3), int))
+
+
+@pytest.mark.parametrize("flags", [{"mask": MASK, "reset": RESET}, {"reset": RESET}])
+def test_pictures_are_merged_and_normalised_place_by_place(x64, flags):
+    xs = np.random.default_rng(0).standard_normal((*MASK.shape, 3, 2))
+    pictures = jr.lift(jnp.asarray, num_outputs=2, num_feature_axes=2)
+    stack = jr.serial(pictures, jr.subsample(2), jr.batch_norm(param_dtype=jnp.float64))
+    rollout = jr.unroll(stack, stack.init(jax.random.key(0), 2), xs, **flags)
+    merge = jax.vmap(lambda xs: jr.unroll(jr.subsample(2), (), xs, **flags), 2)
+    windows, real = merge(xs).outputs, np.asarray(rollout.flags.mask)
+    seen = np.moveaxis(windows, 0, 2)[real].reshape(-1, 4)
+    want = (seen - seen.mean(0)) / np.sqrt(seen.var(0) + 1e-5)
+    np.testing.assert_allclose(rollout.outputs[real].reshape(-1, 4), want, rtol=1e-9)
+    assert rollout.info[2].count == len(seen) and not rollout.outputs[~real].any()
