@@ -147,7 +147,8 @@ def viterbi(params: CRFParams, logits: Any, mask: Any = None, *, reset: Any = No
         reset: `[..., T]`, True where a new sequence starts, as in `unroll`.
 
     Returns:
-        int32 `[..., T]`, 0 where masked.
+        int32 `[..., T]`, 0 where masked, and -1, which is no label, from a step with a NaN logit to
+        the end of its sequence.
 
     Raises:
         TypeError: `params` are not `CRFParams`, or a dtype is not as above.
@@ -163,7 +164,8 @@ def viterbi(params: CRFParams, logits: Any, mask: Any = None, *, reset: Any = No
     """
     params, logits, steps = _checked(params, logits, mask, reset)
     scores = _unrolled(_BEST, params, logits, steps)
-    return _unrolled(_TRACE, params, scores, steps, reverse=True)
+    labels = _unrolled(_TRACE, params, scores, steps, reverse=True)
+    return jnp.where(jnp.isnan(scores).any(-1), -1, labels)
 
 
 def _checked(params, logits, mask, reset):

@@ -161,9 +161,10 @@ def test_before_training_the_steps_are_independent():
 def test_nan_in_a_real_step_and_labels_out_of_range_stay_visible(x64):
     logits, labels = LOGITS.copy(), LABELS.copy()
     logits[0, 2, 1], labels[1, 1] = np.nan, 3
-    each, *_, marginals, _ = everything(PARAMS, logits, labels, MASK == 1, RESET == 1)
+    each, *_, marginals, best = everything(PARAMS, logits, labels, MASK == 1, RESET == 1)
     assert np.flatnonzero(np.isnan(each)).tolist() == [0, 1]
     assert np.isnan(marginals[0]).all() and np.isfinite(marginals[1:]).all()
+    assert best[0, 1] >= 0 and (best[0, 2:] == -1).all() and (best[1:] >= 0).all()
 
 
 def test_what_does_not_fit():

@@ -98,7 +98,7 @@ def s4d(
         `[..., D, N]`, real.
 
     Raises:
-        TypeError: `state_size` is not an int.
+        TypeError: `state_size` is not an int, or `step_rescale` is not a float.
         ValueError: `state_size` is below 1 or odd, `eigenvalues` or `discretization` is not one
             of these words, `step_rescale` is not above 0, or 0 < step_min <= step_max does not
             hold.

@@ -93,8 +93,8 @@ def s5(
         The cell, `[..., D] -> [..., H]`, carry `LinearCarry(h [..., N / 2])`, complex.
 
     Raises:
-        TypeError: A size is not an int, `timed` is not a bool, or (while tracing) x is not a
-            `Timed` where it must be one, or the reverse.
+        TypeError: A size is not an int, `step_rescale` is not a float, `timed` is not a bool, or
+            (while tracing) x is not a `Timed` where it must be one, or the reverse.
         ValueError: A size is below 1, `state_size` is not such a multiple, `step_rescale` is not
             above 0, or 0 < step_min <= step_max does not hold.
 

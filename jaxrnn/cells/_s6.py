@@ -71,7 +71,7 @@ def s6(
         The cell, `[..., D] -> [..., D]`, carry `LinearCarry(h [..., D, N])`.
 
     Raises:
-        TypeError: A size is not an int.
+        TypeError: A size is not an int, or `step_rescale` is not a float.
         ValueError: A size is below 1, `discretization` is not one of the two words, or
             `step_rescale` is not above 0.
 

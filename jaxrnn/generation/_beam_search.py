@@ -103,7 +103,7 @@ def beam_search(
     Returns:
         `Hypotheses(tokens [..., n, N], scores [..., n], lengths [..., n], stopped [..., n])`, with
         tokens in the dtype of `start` and scores in float32 at least. A logit of -inf forbids a
-        token. Where logits hold NaN the token is -1 and the score NaN.
+        token, and one of inf forces it. Where logits hold NaN the token is -1 and the score NaN.
 
     Raises:
         ValueError: The layer is not causal, a number is out of its range, or shapes disagree.
@@ -219,7 +219,11 @@ def _reader(model, params, carry, start, num_beams):
 
 
 def _log_softmax(logits):
-    """As usual, and -inf for all tokens where all are forbidden."""
+    """As usual, but -inf for all tokens where all are forbidden, and 0 for one of logit inf."""
+    # NaN stays NaN in the difference.
+    is_forced = logits == jnp.inf
+    only_forced = jnp.where(is_forced, 0, logits - jnp.inf)
+    logits = jnp.where(is_forced.any(-1, keepdims=True), only_forced, logits)
     # Chosen before and after, because the derivative at -inf alone is NaN.
     is_open = (logits != -jnp.inf).any(-1, keepdims=True)
     return jnp.where(is_open, jax.nn.log_softmax(jnp.where(is_open, logits, 0)), -jnp.inf)

@@ -190,9 +190,8 @@ def _members(windows: Windows, xs: Any) -> Any:
     """The steps of every window `[T', stride, *batch, ...]`, with zeros in the places left over."""
     num_windows, stride, *batch_shape = windows.index.shape
     taken = _taken(xs, windows.index.reshape(num_windows * stride, *batch_shape))
-    return zero_masked(
-        windows.real, taken.reshape(*windows.index.shape, *taken.shape[1 + len(batch_shape) :])
-    )
+    features = xs.shape[1 + len(batch_shape) :]
+    return zero_masked(windows.real, taken.reshape(*windows.index.shape, *features))
 
 
 def _concat(members, real):

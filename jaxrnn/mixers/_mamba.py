@@ -74,7 +74,7 @@ def mamba(
         H N numbers.
 
     Raises:
-        TypeError: A size is not an int.
+        TypeError: A size is not an int, or `step_rescale` is not a float.
         ValueError: A size is below 1, `discretization` is neither "euler" nor "zoh", or
             `step_rescale` is not above 0.
 

@@ -114,7 +114,7 @@ def mamba2(
         (H + 2 N) (conv_width-1) and H N numbers.
 
     Raises:
-        TypeError: A size is not an int.
+        TypeError: A size is not an int, or `step_rescale` is not a float.
         ValueError: A size is below 1, `step_rescale` is not above 0, or (in `init`) `head_width`
             does not divide H.
 

@@ -198,6 +198,21 @@ def test_gradients_pass_by_dead_ends():
     assert of_alpha == 0  # One token has no penalty.
 
 
+def test_a_logit_of_inf_forces_its_token():
+    params = jr.layers.EmbedParams(jnp.array([[0.0, jnp.inf, 2.0], [1.0, 0.0, 0.0], [jnp.nan] * 3]))
+
+    def search(params):
+        options = {"beams": 2, "max_steps": 2, "stop_token": None}
+        return jr.beam_search(jr.embed(3), params, None, jnp.array([0, 2]), **options)
+
+    found = search(params)
+    np.testing.assert_array_equal(found.tokens[:, 0], [[1, 0], [-1, -1]])
+    logp = jax.nn.log_softmax(jnp.array([1.0, 0, 0]))
+    np.testing.assert_allclose(found.scores, [logp[:2], [np.nan] * 2], rtol=1e-6)
+    gradient = jax.grad(lambda params: search(params).scores[0, 0])(params).table
+    np.testing.assert_allclose(gradient[:2], [[0] * 3, [1, 0, 0] - np.exp(logp)], atol=1e-6)
+
+
 def test_errors_name_the_argument(small):
     layer, params = small
     cases = [

@@ -106,7 +106,7 @@ def s4(
         The layer, `[T, *batch, D] -> [T, *batch, D]`, carry `S4Carry(h [*batch, D, N / 2])`.
 
     Raises:
-        TypeError: `state_size` is not an int.
+        TypeError: `state_size` is not an int, or `step_rescale` is not a float.
         ValueError: `state_size` is below 2 or odd, `step_rescale` is not above 0, or
             0 < step_min <= step_max does not hold.
 
