@@ -85,6 +85,7 @@ def most_bits_right(capacity: int, num_steps: int) -> float:
     return 1 - wrong / (total * num_steps)
 
 
+@jr.model_factory
 def shift_register(num_units: int, bits: int) -> jr.Cell:
     """Holds the last p H bits of its input: H integers of p bits, the newest lowest.
 
@@ -100,6 +101,7 @@ def shift_register(num_units: int, bits: int) -> jr.Cell:
     return _without_params(advance, num_units, jnp.int32)
 
 
+@jr.model_factory
 def parity_cell() -> jr.Cell:
     """One bit of state: hₜ = hₜ₋₁ xor xₜ."""
     return _without_params(lambda params, carry, bit: carry ^ (bit == 1), 1, bool)

@@ -17,7 +17,7 @@ class Observations(NamedTuple):
 
     Attributes:
         x: `[..., D]`; what stands where a value is missing, NaN for example, reaches nothing.
-        observed: flags `[..., D]`, bool, or 0 and 1; True = x was observed.
+        observed: flags `[..., D]`, bool, or ints 0 and 1; True = x was observed.
         dt: `[...]`, at least 0: the time since the step before, in any unit.
     """
 
@@ -71,6 +71,8 @@ def project(params: GRUDParams, x: Observations) -> Any:
         raise ValueError(
             f"xs.observed must have the shape of xs.x, {x.x.shape}, got {x.observed.shape}."
         )
+    if jnp.issubdtype(x.observed.dtype, jnp.inexact):
+        raise TypeError(f"xs.observed must be bool or int, 0 or 1, got {x.observed.dtype}.")
     observed = x.observed != 0
     flags = observed.astype(precision.compute_dtype(params))
     gates = flags @ params.observed_kernel + params.bias

@@ -29,9 +29,9 @@ def width_of(model: Any, xs: Any) -> int | None:
 def check_params(model: ModelValue, params: Any, *widths: int | None, name: str = "params") -> None:
     """Raises unless `params` has the structure, shapes and kinds of dtype that `init` makes.
 
-    Dtypes may differ within a kind, as float32 and bfloat16 do. A shape that depends on a width
-    that is not known is not compared there. A model whose `init` cannot be traced, because it
-    reads the numbers of its key, is not compared at all.
+    Dtypes may differ within a kind, as float32 and bfloat16 do. Where one width is not known, the
+    parameters must be those of any width that one of their sizes shows. A model whose `init`
+    cannot be traced, because it reads the numbers of its key, is not compared at all.
 
     Args:
         model: a record with a field `init`, `(key, *widths) -> params`.
@@ -52,9 +52,12 @@ def check_params(model: ModelValue, params: Any, *widths: int | None, name: str 
     # Compared at once first, because this runs in every eager call.
     if expected is None or expected.has_all(leaves):
         return
-    for number, (leaf, want) in enumerate(zip(leaves, expected.leaves, strict=True)):
-        if not want.is_made_as(leaf):
-            _raise_for_leaf(params, number, want, widths, name)
+    wrong = expected.first_wrong(leaves)
+    if wrong is None and None in widths:
+        widths, expected = _with_a_width_shown(model, widths, expected, leaves)
+        wrong = expected.first_wrong(leaves)
+    if wrong is not None:
+        _raise_for_leaf(params, wrong, expected.leaves[wrong], widths, name)
 
 
 class Leaf(NamedTuple):
@@ -83,13 +86,22 @@ class Leaf(NamedTuple):
 
 
 class ExpectedParams(NamedTuple):
-    """What `init` makes: the tree of shapes, its structure and its leaves."""
+    """What `init` makes: the tree of shapes, its structure and its leaves.
+
+    `width_axes` are `(number of a leaf, axis)` of the sizes that are the one width not known.
+    """
 
     tree: Any
     structure: Any
     leaves: tuple[Leaf, ...]
     shapes: list[tuple[int | None, ...]]
     kinds: list[str]
+    width_axes: list[tuple[int, int]]
+
+    def first_wrong(self, leaves: list[Any]) -> int | None:
+        """The number of the first leaf that `init` does not make so; None if there is none."""
+        pairs = zip(leaves, self.leaves, strict=True)
+        return next((i for i, (leaf, want) in enumerate(pairs) if not want.is_made_as(leaf)), None)
 
     def has_all(self, leaves: list[Any]) -> bool:
         """Whether all are arrays with exactly these shapes, and with dtypes of these kinds."""
@@ -122,8 +134,23 @@ def expected_params(model: Any, widths: tuple[int | None, ...]) -> ExpectedParam
             for number in numbers
         ]
         if None not in trees and jax.tree.structure(trees[0]) == jax.tree.structure(trees[1]):
-            return _expected(*trees)
+            return _expected(*trees, numbers if widths.count(None) == 1 else None)
     return None
+
+
+def _with_a_width_shown(model, widths, expected, leaves):
+    """The widths with the one that the parameters fit, and what `init` makes for them.
+
+    An `init` may also make a size that only resembles the width, such as min(width, 16). So all
+    are tried, the largest first, and where one cannot be, nothing more is known than before.
+    """
+    sizes = {np.shape(leaves[number])[axis] for number, axis in expected.width_axes}
+    largest_first = sorted(sizes, reverse=True)
+    shown = [tuple(size if width is None else width for width in widths) for size in largest_first]
+    tried = [(widths, expected_params(model, widths)) for widths in shown]
+    if not tried or any(made is None or made.structure != expected.structure for _, made in tried):
+        return widths, expected
+    return next((one for one in tried if one[1].first_wrong(leaves) is None), tried[0])
 
 
 def _traced_init(model, widths):
@@ -135,7 +162,7 @@ def _traced_init(model, widths):
         return None
 
 
-def _expected(tree, other):
+def _expected(tree, other, numbers=None):
     def leaf(one, two):
         sizes = zip(one.shape, two.shape, strict=False)
         known = tuple(size if size == other_size else None for size, other_size in sizes)
@@ -143,7 +170,13 @@ def _expected(tree, other):
 
     leaves = tuple(map(leaf, jax.tree.leaves(tree), jax.tree.leaves(other)))
     shapes, kinds = ([*part] for part in zip(*leaves, strict=True)) if leaves else ([], [])
-    return ExpectedParams(tree, jax.tree.structure(tree), leaves, shapes, kinds)
+    width_axes = [
+        (number, axis)
+        for number, pair in enumerate(zip(*map(jax.tree.leaves, (tree, other)), strict=True))
+        for axis, sizes in enumerate(zip(*(one.shape for one in pair), strict=False))
+        if sizes == numbers
+    ]
+    return ExpectedParams(tree, jax.tree.structure(tree), leaves, shapes, kinds, width_axes)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import pathlib
 import sys
 import types
 import warnings
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -58,8 +59,8 @@ def use_with_warning(static: tuple[Any, ...], arrays: Any, name: str) -> Alike |
 
     Args:
         static: what is compiled for: a model with its options, or a function.
-        arrays: the arguments of the program. Under the `jit` of a caller they are traced: nothing
-            is compiled there at every call, and nothing is said.
+        arrays: the arguments of the program. Under the `jit` of a caller they are traced, or what
+            a function closes over is: nothing is compiled there at every call, and nothing is said.
         name: what the warning calls it.
 
     Returns:
@@ -67,7 +68,7 @@ def use_with_warning(static: tuple[Any, ...], arrays: Any, name: str) -> Alike |
     """
     functions: list[types.FunctionType] = []
     form = _form(comparable(static), functions)
-    if not functions or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays)):
+    if not functions or any(map(_is_traced, (arrays, *chain(*map(_closed_over, functions))))):
         return None
     alike = _alike(form)
     alike.use(hash(static))
@@ -103,19 +104,33 @@ def _form(value: Any, functions: list) -> Any:
     if any(value is function for function in functions):
         return value.__code__  # It may close over itself.
     functions.append(value)
-    cells = [_cell_form(cell, functions) for cell in value.__closure__ or ()]
     defaults = _form(comparable((value.__defaults__, value.__kwdefaults__)), functions)
-    return value.__code__, defaults, *cells
+    return value.__code__, defaults, *[_closed_form(one, functions) for one in _closed_over(value)]
 
 
-def _cell_form(cell, functions):
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        return "empty"
+def _closed_form(value: Any, functions: list) -> Any:
     if isinstance(value, jax.Array | np.ndarray):
         return _AnyArray(value.shape, str(value.dtype))
     return _form(comparable(value), functions)
+
+
+def _closed_over(function: types.FunctionType) -> list[Any]:
+    """The values that a function closes over; "empty" for a name that has none yet."""
+    values = []
+    for cell in function.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:
+            values.append("empty")
+    return values
+
+
+def _is_traced(tree: Any) -> bool:
+    """Whether a tree of arrays has a traced leaf; False for what is no tree."""
+    try:
+        return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+    except ValueError:  # Of a dict whose keys have no order.
+        return False
 
 
 _SAID: set[Any] = set()

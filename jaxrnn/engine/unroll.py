@@ -14,11 +14,11 @@ from jaxrnn.engine.arguments import Call, check_model, compiled
 from jaxrnn.engine.flags import check_keeps_steps, outputs_as_steps
 from jaxrnn.engine.inside import look_inside
 from jaxrnn.engine.keys import checked_key
-from jaxrnn.engine.masking import as_mask, concrete, zero_masked
+from jaxrnn.engine.masking import as_mask, zero_masked
 from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.engine.recurrent import as_layer, recurrent
 from jaxrnn.engine.sharding import varying_like
-from jaxrnn.engine.starts import Started, StartsRefused, first_carry, nan_without_start
+from jaxrnn.engine.started_run import check_starts_suffice, unroll_started
 from jaxrnn.engine.time import backwards, time_back, time_first
 from jaxrnn.types import (
     Carry,
@@ -112,7 +112,7 @@ def unroll(
     checks.array_leaves(carry, "carry")
     if starts is not None:
         checks.array_leaves(starts, "starts")
-        _check_starts_suffice(starts, call)
+        check_starts_suffice(starts, call.steps.reset, call.time_axis)
     if evaluator is not None:
         if isinstance(model, Layer):
             raise ValueError(
@@ -239,18 +239,13 @@ def carries(
 def _run(model, evaluator, reverse, time_axis, params, carry, starts, steps, key):
     layer = recurrent(model, evaluator) if isinstance(model, Cell) else model
     layer = backwards(layer) if reverse else layer
-    steps = time_first(steps, time_axis)
+    steps = _without_padding(time_first(steps, time_axis))
     if starts is None:
-        begin = _start(layer, params, carry, steps, key)
-        rollout = layer.unroll(params, begin, _without_padding(steps), key)
+        rollout = layer.unroll(params, _start(layer, params, carry, steps, key), steps, key)
     else:
-        begin = _started(layer, params, carry, starts, steps, key)
-        rollout = _unroll_started(layer, params, begin, _without_padding(steps), key)
-        rollout = _with_every_start(layer, rollout, begin, steps)
-    finished = finished_outputs(layer, rollout, steps)
-    return rollout._replace(
-        outputs=time_back(finished.xs, time_axis), flags=time_back(rollout.flags, time_axis)
-    )
+        rollout = unroll_started(layer, params, carry, starts, steps, key)
+    outputs = time_back(finished_outputs(layer, rollout, steps).xs, time_axis)
+    return rollout._replace(outputs=outputs, flags=time_back(rollout.flags, time_axis))
 
 
 def finished_outputs(layer: Layer, rollout: Rollout, steps: Steps) -> Steps:
@@ -270,10 +265,9 @@ def finished(outputs: Any, mask: Mask, xs: Any) -> Any:
 
 def _run_carries(model, reverse, time_axis, params, carry, steps, key):
     layer = backwards(as_layer(model)) if reverse else as_layer(model)
-    steps = time_first(steps, time_axis)
+    steps = _without_padding(time_first(steps, time_axis))
     carry = _start(layer, params, carry, steps, key)
-    inside = look_inside(layer, params, carry, _without_padding(steps), key)
-    return time_back(inside.carries(), time_axis)
+    return time_back(look_inside(layer, params, carry, steps, key).carries(), time_axis)
 
 
 def _start(layer, params, carry, steps, key):
@@ -286,74 +280,6 @@ def _start(layer, params, carry, steps, key):
         expected = jax.eval_shape(lambda params: layer.initial_carry(params, batch_shape), params)
         checks.same_tree(carry, expected, "carry")
     return varying_like(carry, (params, steps, key))
-
-
-def _started(layer, params, carry, starts, steps, key):
-    """The `Started` of a run, its arguments checked."""
-    batch_shape = checks.leading_shape(steps.xs, layer.num_feature_axes)[1:]
-    initial = layer.initial_carry(params, batch_shape)
-    if carry is not None:
-        checks.same_tree(carry, initial, "carry")
-    if not jax.tree.leaves(initial):
-        raise StartsRefused("starts must be None for a model without memory, whose carry is empty.")
-    axis, sizes = len(batch_shape), [leaf.shape for leaf in jax.tree.leaves(starts)]
-    num_starts = sizes[0][axis] if sizes and len(sizes[0]) > axis else 1
-    expected = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(
-            (*batch_shape, num_starts, *leaf.shape[axis:]), leaf.dtype
-        ),
-        initial,
-    )
-    checks.same_tree(starts, expected, "starts")
-    starts = jax.tree.map(
-        lambda *leaves: jnp.concatenate(leaves),
-        jax.tree.map(lambda leaf: leaf[None], initial),
-        time_first(starts, axis),
-    )
-    return varying_like(Started(carry, starts), (params, carry, starts, steps, key))
-
-
-def _unroll_started(layer, params, begin, steps, key):
-    """The rollout of a layer with starts; blames an error on them if it runs without."""
-    first = first_carry(begin)
-    try:
-        rollout = layer.unroll(params, begin, steps, key)
-        checks.same_tree(rollout.carry, first, "the carry that it returned")
-    except StartsRefused:
-        raise
-    except (AttributeError, TypeError, ValueError) as error:
-        jax.eval_shape(lambda *args: layer.unroll(*args, key), params, first, steps)
-        raise StartsRefused(
-            "starts cannot be given to this model: a layer or an evaluator of it takes the carry "
-            f"apart itself, where it has to use jaxrnn.engine.starts ({error})"
-        ) from error
-    return rollout
-
-
-def _with_every_start(layer, rollout, begin, steps):
-    """The rollout, NaN where a row has more resets than starts: `jit` cannot raise for it."""
-    last = jax.tree.leaves(begin.starts)[0].shape[0] - 1
-    number = jnp.cumsum(outputs_as_steps(layer, rollout, steps).reset, axis=0)
-    return rollout._replace(
-        carry=nan_without_start(rollout.carry, steps.reset.sum(0), last),
-        outputs=nan_without_start(rollout.outputs, number, last),
-    )
-
-
-def _check_starts_suffice(starts, call):
-    """Raises unless there are resets, and where they are concrete a start for each of a row."""
-    reset = call.steps.reset
-    if reset is None:
-        raise ValueError("reset must be given with starts: the k-th reset of a row takes start k.")
-    axis, values, leaves = reset.ndim - 1, concrete(reset), jax.tree.leaves(starts)
-    if values is None or not leaves or jnp.ndim(leaves[0]) <= axis:
-        return
-    num_starts, most = jnp.shape(leaves[0])[axis], values.sum(call.time_axis).max(initial=0)
-    if most > num_starts:
-        raise ValueError(
-            f"starts must have an entry for every reset of a row, got {num_starts} entries for "
-            f"{most} resets."
-        )
 
 
 def _without_padding(steps):

@@ -59,7 +59,7 @@ def test_it_is_the_recursion_of_the_paper(x64):
     xs, observed, dts = observations()
     assert 0 < observed.sum() < observed.size
     want = of_the_paper(params, xs, observed, dts)
-    for flags in (observed, observed.astype(int), observed.astype(float)):
+    for flags in (observed, observed.astype(int)):
         got = jr.unroll(cell, params, jr.Observations(xs, flags, dts)).outputs
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
     seen = jr.Observations(xs, observed, dts)
@@ -121,5 +121,7 @@ def test_wrong_inputs_raise():
         jr.unroll(cell, params, jr.Observations(x[:, :2], flags, dt))
     with pytest.raises(ValueError, match="xs.observed must have the shape of xs.x"):
         jr.unroll(cell, params, jr.Observations(x, flags[:, :2], dt))
+    with pytest.raises(TypeError, match="xs.observed must be bool or int"):
+        jr.unroll(cell, params, jr.Observations(x, x, dt))
     with pytest.raises(TypeError, match="must have a Split"):
         jr.recurrent_dropout(cell, 0.1)

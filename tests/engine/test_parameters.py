@@ -288,3 +288,29 @@ def test_arrays_of_another_library_and_lists_of_numbers_are_named(make):
     for name, call in calls(make):
         with pytest.raises(TypeError, match=rf"^{name} must be an array"):
             call()
+
+
+def test_parameters_show_a_width_that_the_inputs_do_not():
+    """A size of 1 would be broadcast; where an init makes several sizes all must fit one width."""
+    tied, observing = jr.tied_embed(2, jr.gru(2)), jr.gru_d(2)
+    tokens, xs = jnp.ones(3, int), jr.Observations(jnp.ones((3, 2)), jnp.ones((3, 2)), jnp.ones(3))
+    key = jax.random.key(0)
+    one = jnp.ones(1)
+    with pytest.raises(ValueError, match=r"params\.bias must have the shape \(5,\).*, got \(1,"):
+        jr.unroll(tied, tied.init(key, 5)._replace(bias=one), tokens)
+    with pytest.raises(ValueError, match=r"params\.mean must have the shape \(2,\).*, got \(1,"):
+        jr.unroll(observing, observing.init(key, 2)._replace(mean=one), xs)
+
+    # A size that stops at 3 is no width, whatever the parameters are made for.
+    def low_rank(key, num_inputs):
+        rank = min(num_inputs, 3)
+        return {"a": jnp.ones((rank, 2)), "b": jnp.ones((num_inputs, rank))}
+
+    def total(params, carry, z):
+        return carry + z["x"] @ params["b"] @ params["a"]
+
+    cell = jr.simple_cell(low_rank, total, 2)._replace(num_feature_axes={"x": 1})
+    params, wide = cell.init(key, 8), {"x": jnp.ones((3, 8))}
+    assert jr.unroll(cell, params, wide).outputs[0].tolist() == [24, 24]
+    with pytest.raises(ValueError, match=r"params\['b'\] must have the shape \(8, 3\)"):
+        jr.unroll(cell, params | {"b": jnp.ones((8, 2))}, wide)

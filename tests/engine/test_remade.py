@@ -167,3 +167,14 @@ class EvaluatorOfAList:
 
     def __call__(self, cell, params, carry, steps):
         return jr.sequential()(cell, params, carry, steps)
+
+
+def test_a_function_that_closes_over_a_traced_array_does_not_warn():
+    def unrolled(rate, kept):
+        models = [
+            cell_with(lambda params, carry, z: rate["r"] * carry + z + len(kept)) for _ in "1234"
+        ]
+        return [jr.unroll(model, (), XS).outputs for model in models]
+
+    # A dict whose keys have no order is no tree of arrays.
+    assert warned(lambda: jax.jit(lambda rate: unrolled({"r": rate}, {1: 1, "a": 2}))(0.5), 1) == []

@@ -186,5 +186,5 @@ def test_wrong_arguments_raise():
     with pytest.raises(ValueError, match="step_min"):
         jr.s4(4, step_min=0.2, step_max=0.1)
     layer, params = jr.s4(4), jr.s4(4).init(jax.random.key(0), D)
-    with pytest.raises(ValueError, match="width 3"):
+    with pytest.raises(ValueError, match="init makes for inputs of width 2"):
         jr.unroll(layer, params, jnp.ones((5, 2)))

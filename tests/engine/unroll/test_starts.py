@@ -253,6 +253,11 @@ def reading_its_carry(params, carry, steps, key):
     return jr.Rollout(carry + steps.xs.sum(0), carry + steps.xs)
 
 
+def asserting_its_carry(params, carry, steps, key):
+    assert isinstance(carry, jax.Array)
+    return jr.Rollout(carry, steps.xs)
+
+
 ATTENDING = jr.cross_attention(jr.dot_score(2), 3, 2)
 REFUSED = {
     "no resets": (SMOOTHER, {"reset": None}, "reset must be given with starts"),
@@ -261,6 +266,11 @@ REFUSED = {
     "another axis": (SMOOTHER, {"starts": jnp.zeros((3, 2))}, r"shape \(3, 1\), got \(3, 2\)"),
     "a layer that reads its carry": (
         jr.recurrent(SMOOTHER)._replace(unroll=reading_its_carry),
+        {},
+        "starts cannot be given to this model: .* has to use jaxrnn.engine.starts",
+    ),
+    "a layer that asserts its carry": (
+        jr.recurrent(SMOOTHER)._replace(unroll=asserting_its_carry),
         {},
         "starts cannot be given to this model: .* has to use jaxrnn.engine.starts",
     ),
