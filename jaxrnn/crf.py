@@ -69,6 +69,11 @@ def crf_log_likelihood(
 ) -> jax.Array:
     """The log-likelihood of the labels of each sequence.
 
+        log p(y | x) = start[y₁] + Σₜ logitsₜ[yₜ] + Σₜ transitions[yₜ₋₁, yₜ] + end[yₙ] - log Z(x)
+
+    Z(x) is the sum of the exponentials of these scores over all labels (Lafferty, McCallum and
+    Pereira 2001), by a recurrence over the steps; a transition goes from one real step to the next.
+
     A row of several packed sequences has the sum of theirs. The loss of a tagger is the negative
     sum over rows, divided by the number of real steps or of sequences.
 
@@ -135,7 +140,7 @@ def crf_marginals(
 
 
 def viterbi(params: CRFParams, logits: Any, mask: Any = None, *, reset: Any = None) -> jax.Array:
-    """The most probable labels of each sequence, by the algorithm of Viterbi.
+    """The most probable labels of each sequence, by the algorithm of Viterbi (1967).
 
         bₜ[c] = logitsₜ[c] + (start[c], or max_b bₜ₋₁[b] + transitions[b, c]),
         yₜ = argmax_c bₜ[c] + (end[c], or transitions[c, yₜ₊₁])

@@ -69,7 +69,12 @@ class Steps(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """The mask and the resets of outputs that are not those of the inputs, as in `Steps`."""
+    """The mask and the resets of outputs that are not those of the inputs.
+
+    Attributes:
+        mask: None or bool, with the axes of the outputs without features; True = real.
+        reset: None or bool, the same; True = this output starts a new sequence.
+    """
 
     mask: Mask = None
     reset: Reset = None

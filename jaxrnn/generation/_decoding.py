@@ -100,8 +100,9 @@ def free_run(
 
     Raises:
         ValueError: The layer is not causal, the prompt or the future has no steps, `num_steps` is
-            below 1, both or neither of `num_steps` and `future` are given, shapes disagree, or
-            `feed` returns a shape other than that of x.
+            below 1, both or neither of `num_steps` and `future` are given, a future is given
+            without a `feed` to read it, shapes disagree, or `feed` returns a shape other than that
+            of x.
         TypeError: An argument has the wrong type, tree structure or dtype.
 
     Example:
@@ -123,6 +124,8 @@ def free_run(
     """
     check_causal(model)
     future, num_steps = _steps_to_come(model, future, num_steps)
+    if future is not None and feed is own_output:
+        raise ValueError("feed must be given with future: the default does not read it.")
     prompt, mask, reset = checked_prompt(model, prompt, num_steps, mask, reset)
     if future is not None:
         _check_like_prompt(future, prompt, model.num_feature_axes)

@@ -284,6 +284,8 @@ def test_errors_name_the_steps_to_come():
     for arguments, error, message in cases:
         with pytest.raises(error, match=message):
             jr.free_run(SUM, (), prompt, feed=keep, **arguments)
+    with pytest.raises(ValueError, match="^feed must be given with future"):
+        jr.free_run(ECHO, (), prompt, future=future)
     for missing in (jnp.ones((2, 2)), 2 * jnp.ones((2, 3))):
         with pytest.raises(ValueError, match="^missing must"):
             jr.impute(SUM, (), future, missing, feed=keep)
