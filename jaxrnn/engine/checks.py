@@ -269,7 +269,11 @@ def leading_shape(
         TypeError: `num_feature_axes` is not a prefix of the tree.
         ValueError: A leaf has too few axes, or leaves disagree, or there is no leaf.
     """
-    axes = jax.tree.leaves(spread(num_feature_axes, xs, "num_feature_axes", name))
+    try:
+        axes = jax.tree.leaves(jax.tree.broadcast(num_feature_axes, xs))
+    except ValueError as error:
+        wanted, structure = jax.tree.structure(num_feature_axes), jax.tree.structure(xs)
+        raise TypeError(f"{name} must have the structure {wanted}, got {structure}.") from error
     shape = None
     for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
         leaf_name = f"{name}{keystr(path)}"

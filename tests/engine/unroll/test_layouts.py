@@ -199,7 +199,7 @@ def test_an_attribute_error_of_the_cell_itself_passes():
 
 def test_inputs_that_do_not_fit_the_feature_axes_are_named():
     cell = jr.elman(3)._replace(num_feature_axes={"observation": 1})
-    with pytest.raises(TypeError, match="num_feature_axes must be one value or fit xs"):
+    with pytest.raises(TypeError, match="^xs must have the structure .*observation"):
         jr.unroll(cell, cell.init(jax.random.key(0), 2), jnp.ones((4, 2)))
 
 
