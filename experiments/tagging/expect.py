@@ -74,11 +74,11 @@ def _memory(truth: Paragraph, counted: Mapping[str, Any], forward: Any) -> tuple
 def _paired(tagged):
     """What the same seeds tell without and with a CRF, of seeds that failed in neither."""
     by_name = {one.model: one for one in tagged}
-    pair = [by_name.get(name) for name in (BOTH, CHAIN)]
-    if None in pair:
+    without, chained = by_name.get(BOTH), by_name.get(CHAIN)
+    if without is None or chained is None:
         return None, None
-    failed = pair[0].fitted.failed | pair[1].fitted.failed
-    return [one.predicted[~failed] for one in pair]
+    failed = without.fitted.failed | chained.fitted.failed
+    return without.predicted[~failed], chained.predicted[~failed]
 
 
 def _consistent(truth: Paragraph, without: np.ndarray, chained: np.ndarray) -> tuple[str, Any]:

@@ -134,7 +134,7 @@ def expected_params(model: Any, widths: tuple[int | None, ...]) -> ExpectedParam
             for number in numbers
         ]
         if None not in trees and jax.tree.structure(trees[0]) == jax.tree.structure(trees[1]):
-            return _expected(*trees, numbers if widths.count(None) == 1 else None)
+            return _expected(trees[0], trees[1], numbers if widths.count(None) == 1 else None)
     return None
 
 
@@ -145,12 +145,15 @@ def _with_a_width_shown(model, widths, expected, leaves):
     are tried, the largest first, and where one cannot be, nothing more is known than before.
     """
     sizes = {np.shape(leaves[number])[axis] for number, axis in expected.width_axes}
-    largest_first = sorted(sizes, reverse=True)
-    shown = [tuple(size if width is None else width for width in widths) for size in largest_first]
-    tried = [(widths, expected_params(model, widths)) for widths in shown]
-    if not tried or any(made is None or made.structure != expected.structure for _, made in tried):
-        return widths, expected
-    return next((one for one in tried if one[1].first_wrong(leaves) is None), tried[0])
+    tried = []
+    for size in sorted(sizes, reverse=True):
+        shown = tuple(size if width is None else width for width in widths)
+        made = expected_params(model, shown)
+        if made is None or made.structure != expected.structure:
+            return widths, expected
+        tried.append((shown, made))
+    fitting = (one for one in tried if one[1].first_wrong(leaves) is None)
+    return next(fitting, tried[0] if tried else (widths, expected))
 
 
 def _traced_init(model, widths):

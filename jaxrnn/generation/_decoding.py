@@ -143,13 +143,13 @@ def _free_run(model, num_steps, params, prompt, future, feed, carry, mask, reset
 
 def _steps_to_come(model, future, num_steps):
     """The future as arrays, and how many steps there are."""
-    if (num_steps is None) == (future is None):
+    if num_steps is not None and future is None:
+        return None, num_steps
+    if num_steps is not None or future is None:
         raise ValueError(
             "num_steps or future must be given, and not both, got "
             f"{'neither' if future is None else 'both'}."
         )
-    if future is None:
-        return None, num_steps
     future = checks.arrays(future, "future")
     leading = checks.leading_shape(future, model.num_feature_axes, "future")
     if leading[-1] == 0:

@@ -108,8 +108,9 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
         def runs():
             xs, made = steps.xs.astype(rollout.outputs.dtype), []
             for number, own_key in enumerate(split_key(key, num_layers)):
-                own = jax.tree.map(lambda leaf, i=number: leaf[i], layers)
-                made.append(look_inside(inner, *own, steps._replace(xs=xs), own_key))
+                own_params, own_carry = jax.tree.map(lambda leaf, i=number: leaf[i], layers)
+                own_steps = steps._replace(xs=xs)
+                made.append(look_inside(inner, own_params, own_carry, own_steps, own_key))
                 xs = made[-1].rollout.outputs
             return tuple(made)
 

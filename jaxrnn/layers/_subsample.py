@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import min_dim
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.masking import concrete, expand_mask, zero_masked
@@ -103,7 +104,7 @@ def subsample(stride: int, merge: str = "concat", *, max_sequences: int | None =
         if num_sequences is None:
             return num_steps
         # Python's `min` cannot compare the symbols of `jax.export`.
-        return jax.core.min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
+        return min_dim(num_steps, (num_steps + num_sequences * (stride - 1)) // stride)
 
     def unroll(params, carry, steps, key):
         del params, key

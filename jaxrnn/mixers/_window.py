@@ -128,9 +128,9 @@ def _through_starts(
     )
     # Stable, so that both kinds of steps keep their order within a sequence.
     laid, current = taken(rows[:2], jnp.argsort(rows[2], axis=0, stable=True))
-    window, ys = through_window(read, first_carry(window), laid, current)
+    last, ys = through_window(read, first_carry(window), laid, current)
     times = jnp.arange(number.shape[0]).reshape(-1, *[1] * (number.ndim - 1))
-    return window, taken(ys, times + size * jnp.minimum(number, num_starts))
+    return last, taken(ys, times + size * jnp.minimum(number, num_starts))
 
 
 def _positions(window: Window) -> Any:

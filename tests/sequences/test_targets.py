@@ -65,7 +65,7 @@ def test_any_tree_and_any_feature_axes():
     np.testing.assert_array_equal(targets["token"], [[8, 9, 0]])
     by_reset = shift_targets(xs, reset=np.zeros((1, 3)))
     jax.tree.map(np.testing.assert_array_equal, by_reset.targets, targets)
-    jitted = jax.jit(shift_targets)(xs, np.ones((1, 3)))
+    jitted = jax.jit(shift_targets)(xs, np.ones((1, 3), bool))
     jax.tree.map(np.testing.assert_array_equal, tuple(jitted), (targets, mask))
 
 

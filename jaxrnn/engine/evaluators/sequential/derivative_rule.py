@@ -78,12 +78,15 @@ def derivative_rule(
 
 
 class _Given(NamedTuple):
-    """The differentiable arguments of the rule; `initial` is what a reset returns to."""
+    """The differentiable arguments of the rule, or their tangents.
+
+    `initial` is what a reset returns to.
+    """
 
     params: Params
     initial: Carry
     carry: Carry
-    steps: Steps
+    steps: Any
 
 
 class _Shared(NamedTuple):
