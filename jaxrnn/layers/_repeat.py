@@ -50,7 +50,6 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
     """
     inner = as_layer(layer, "layer")
     checks.positive(num_layers, "num_layers")
-    numbers = range(num_layers)
 
     def num_outputs(num_inputs):
         width = inner.num_outputs(num_inputs)
@@ -70,7 +69,7 @@ def repeat(layer: Cell | Layer, num_layers: int) -> Layer:
             del number  # It gives the number of layers where there are no parameters.
             return inner.initial_carry(params, batch_shape)
 
-        return jax.vmap(of_one, out_axes=len(batch_shape))(params, jnp.array(numbers))
+        return jax.vmap(of_one, out_axes=len(batch_shape))(params, jnp.arange(num_layers))
 
     def unroll(params, carry, steps, key):
         checks.one_array(steps.xs, "xs")

@@ -94,3 +94,11 @@ def test_tokens_have_no_derivative():
     layer = jr.serial(jr.embed(3), jr.elman(2))
     with pytest.raises(TypeError, match="xs must have a floating leaf.*int32"):
         jr.input_sensitivity(layer, layer.init(KEY, 5), jnp.array([1, 2, 3]))
+
+
+def test_no_steps_have_no_sensitivity():
+    cell = jr.gru(2)
+    params, xs = cell.init(KEY, 3), jnp.ones((4, 0, 3))
+    assert jr.input_sensitivity(cell, params, xs).shape == (4, 0, 0)
+    assert jr.last_output_sensitivity(cell, params, xs).shape == (4, 0)
+    assert jr.carry_norms(cell, params, xs).h.shape == (4, 0)

@@ -118,6 +118,14 @@ def test_half_precision_is_drawn_in_float32():
     np.testing.assert_array_equal(tokens, want)
 
 
+@pytest.mark.parametrize("choice", [{}, {"top_p": 0.5}, {"top_k": 2}])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_an_infinite_logit_is_the_only_one_drawn(choice, temperature):
+    logits = jnp.array([[0.0, jnp.inf, 5.0]] * 20)
+    tokens = jr.next_token(logits, jax.random.key(0), temperature=temperature, **choice)
+    np.testing.assert_array_equal(tokens, 1)
+
+
 @pytest.mark.parametrize(
     ("choice", "error", "message"),
     [

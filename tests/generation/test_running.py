@@ -315,3 +315,15 @@ def test_errors_name_the_argument(writer):
             jr.generate(layer, params, **arguments)
     with pytest.raises(ValueError, match=r"must read tokens.*has 1 feature axes"):
         jr.generate(HALVE, (), jnp.ones((3, 1)), 2)
+
+
+def test_a_dtype_that_cannot_hold_the_tokens_is_refused():
+    layer = jr.serial(jr.embed(1), jr.dense(200))
+    params, prompt = layer.init(KEY, 200), jnp.array([[3]], jnp.int8)
+    with pytest.raises(ValueError, match="^prompt must have a dtype that holds 199, .*int8"):
+        jr.generate(layer, params, prompt, 1)
+    with pytest.raises(ValueError, match="^prompt must have a dtype that holds 300, pad, got int8"):
+        jr.generate(layer, params, prompt, 1, pad=300)
+    search = {"beams": 1, "max_steps": 1, "stop_token": None}
+    with pytest.raises(ValueError, match="^start must have a dtype that holds 199, .*int8"):
+        jr.beam_search(layer, params, None, prompt[0], **search)
