@@ -234,8 +234,8 @@ def _initial_kernels(key, kernel_size, num_inputs, num_units, num_gates, dtype):
     recurrent = initializers.orthogonal_per_gate(
         key_recurrent, size * num_units, num_units, num_gates, dtype
     )
-    kernels = (kernel, num_inputs), (recurrent, num_units)
-    return [leaf.reshape(*kernel_size, channels, -1) for leaf, channels in kernels]
+    kernel = kernel.reshape(*kernel_size, num_inputs, -1)
+    return kernel, recurrent.reshape(*kernel_size, num_units, -1)
 
 
 def _window(num_units, shape, kernel_size, strides, padding, dilation):
