@@ -1,8 +1,11 @@
+import ast
 import gc
+import importlib.util
 import os
 
 import jax
 import pytest
+from _pytest.doctest import DoctestItem
 from support import compiler
 
 from jaxrnn.engine import remade
@@ -11,9 +14,34 @@ from jaxrnn.engine import remade
 # it; one that is set, be it to nothing (`XLA_FLAGS= pytest`), stays.
 os.environ.setdefault("XLA_FLAGS", compiler.flags(compiler.QUICKLY))
 
+# Keras reads it once, when it is imported.
+os.environ["KERAS_BACKEND"] = "jax"
+
 # Tracing makes many objects that live on, and looking through them all again and again took a tenth
 # of the time.
 gc.set_threshold(200_000, 20, 100)
+
+
+def pytest_collection_modifyitems(items):
+    """Skips the examples of a file of `jaxrnn.interop` whose framework is not installed."""
+    for item in items:
+        if item.path.parent.name == "interop" and isinstance(item, DoctestItem):
+            missing = sorted(filter(is_missing, imported(item.path)))
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+def imported(path):
+    """The packages that a file imports, at its top or in its functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield (node.module or "").split(".")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+
+
+def is_missing(package):
+    return importlib.util.find_spec(package) is None
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,31 @@
+"""Reads the call that made a model, to write the model in another framework."""
+
+import inspect
+from typing import Any, NamedTuple
+
+from jaxrnn.types import Model
+
+
+class Made(NamedTuple):
+    """The factory that made a model, and all arguments, with those at their default."""
+
+    factory: str
+    options: dict[str, Any]
+
+
+def made_by(model: Model) -> Made:
+    """The call that made the model.
+
+    `made_by(jr.lstm(4))` is `Made("lstm", {"num_units": 4, "activation": ..., ...})`.
+
+    Raises:
+        ValueError: if no factory made it, or if one of its fields was replaced.
+    """
+    call = model.made_by
+    if call is None:
+        raise ValueError(
+            f"model must be made by a factory, so that its options are known, got {model}"
+        )
+    bound = inspect.signature(call.factory).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    return Made(call.factory.__name__, dict(bound.arguments))

@@ -1,4 +1,0 @@
-import os
-
-# Keras reads it once, when it is imported.
-os.environ["KERAS_BACKEND"] = "jax"
