@@ -147,6 +147,8 @@ from jaxrnn.sequences import (
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
 from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
 
+__version__ = "0.1.0"
+
 __all__ = [
     # Records
     "Affine",
