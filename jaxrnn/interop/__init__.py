@@ -4,8 +4,16 @@ Nothing here is imported by the rest of the library, and each framework is impor
 that are named after it, when they are called.
 """
 
+from jaxrnn.interop._flax_export import LinenModel as LinenModel
+from jaxrnn.interop._flax_export import to_flax as to_flax
+from jaxrnn.interop._flax_export import to_nnx as to_nnx
+from jaxrnn.interop._flax_import import from_flax as from_flax
 from jaxrnn.interop._imported import Imported as Imported
 
 __all__ = [
     "Imported",
+    "LinenModel",
+    "from_flax",
+    "to_flax",
+    "to_nnx",
 ]
