@@ -1,4 +1,4 @@
-"""The code on the pages of docs/tasks and docs/tutorial runs, block after block in one namespace."""
+"""The code on the pages of tasks and of the tutorial runs, block after block in one namespace."""
 
 import pathlib
 import re

@@ -9,11 +9,19 @@ from jaxrnn.interop._flax_export import to_flax as to_flax
 from jaxrnn.interop._flax_export import to_nnx as to_nnx
 from jaxrnn.interop._flax_import import from_flax as from_flax
 from jaxrnn.interop._imported import Imported as Imported
+from jaxrnn.interop._torch import from_torch as from_torch
+from jaxrnn.interop._torch_export import carry_from_torch as carry_from_torch
+from jaxrnn.interop._torch_export import carry_to_torch as carry_to_torch
+from jaxrnn.interop._torch_export import to_torch as to_torch
 
 __all__ = [
     "Imported",
     "LinenModel",
+    "carry_from_torch",
+    "carry_to_torch",
     "from_flax",
+    "from_torch",
     "to_flax",
     "to_nnx",
+    "to_torch",
 ]
