@@ -14,6 +14,7 @@ from jaxrnn import (
     testing,
     training,
 )
+from jaxrnn._version import __version__ as __version__
 from jaxrnn.cells import (
     Observations,
     Timed,
@@ -146,8 +147,6 @@ from jaxrnn.sequences import (
 )
 from jaxrnn.training import TrainState, make_epoch_step, make_tbptt_step, make_train_step
 from jaxrnn.types import Affine, Cell, Evaluator, Flags, Layer, Model, Rollout, Split, Steps
-
-__version__ = "0.1.0"
 
 __all__ = [
     # Records

@@ -4,6 +4,8 @@ Nothing here is imported by the rest of the library, and each framework is impor
 that are named after it, when they are called.
 """
 
+from jaxrnn.interop._files import load_params as load_params
+from jaxrnn.interop._files import save_params as save_params
 from jaxrnn.interop._flax_export import LinenModel as LinenModel
 from jaxrnn.interop._flax_export import to_flax as to_flax
 from jaxrnn.interop._flax_export import to_nnx as to_nnx
@@ -21,6 +23,8 @@ __all__ = [
     "carry_to_torch",
     "from_flax",
     "from_torch",
+    "load_params",
+    "save_params",
     "to_flax",
     "to_nnx",
     "to_torch",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams, elman, gru, lstm
-from jaxrnn.interop._imported import Arrays, Imported
+from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
 from jaxrnn.interop._models import made_by
 from jaxrnn.layers import (
     DenseParams,
@@ -116,13 +116,7 @@ def as_numpy(tensor: Any, name: str) -> np.ndarray:
         if str(tensor.dtype) == "torch.bfloat16":
             return tensor.float().numpy().astype(jnp.bfloat16)
         tensor = tensor.numpy()
-    array = np.asarray(tensor)
-    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        raise ValueError(
-            f"{name!r} is {array.dtype}, which JAX would cut to "
-            f"{jax.dtypes.canonicalize_dtype(array.dtype)}: enable x64, or cast the source."
-        )
-    return array
+    return kept_by_jax(np.asarray(tensor), name)
 
 
 # Modules -> models
