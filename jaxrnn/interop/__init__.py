@@ -4,6 +4,8 @@ Nothing here is imported by the rest of the library, and each framework is impor
 that are named after it, when they are called.
 """
 
+from jaxrnn.interop._export import Programs as Programs
+from jaxrnn.interop._export import export_model as export_model
 from jaxrnn.interop._files import load_params as load_params
 from jaxrnn.interop._files import save_params as save_params
 from jaxrnn.interop._flax_export import LinenModel as LinenModel
@@ -19,8 +21,10 @@ from jaxrnn.interop._torch_export import to_torch as to_torch
 __all__ = [
     "Imported",
     "LinenModel",
+    "Programs",
     "carry_from_torch",
     "carry_to_torch",
+    "export_model",
     "from_flax",
     "from_torch",
     "load_params",

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxrnn._version import __version__
 from jaxrnn.interop._imported import Arrays, kept_by_jax
+from jaxrnn.interop._names import by_name, from_names
 from jaxrnn.types import Model, Params
 
 # Dtypes by their names in a file.
@@ -55,11 +56,7 @@ def save_params(path: Any, params: Params, model: Model | None = None) -> None:
     """
     from safetensors.numpy import save
 
-    arrays = {}
-    for name, leaf in _named(params):
-        if name in arrays:
-            raise ValueError(f"params must have one leaf for each name, got two of {name!r}")
-        arrays[name] = _as_array(leaf, name)
+    arrays = {name: _as_array(leaf, name) for name, leaf in by_name(params).items()}
     metadata = {"format": "jaxrnn", "version": __version__}
     if model is not None:
         metadata["model"] = repr(model)
@@ -109,23 +106,14 @@ def load_params(path: Any, like: Params) -> Params:
     except SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
     arrays = {name: _read(one, f"{name!r} of {path}") for name, one in stored}
-    checked, leaves = Arrays(arrays, str(path)), []
-    for name, leaf in _named(like):
+    checked, read = Arrays(arrays, str(path)), {}
+    for name, leaf in by_name(like).items():
         array = kept_by_jax(checked.take(name, *leaf.shape), name)
         if _kind(array.dtype) != _kind(leaf.dtype):
             raise TypeError(f"{name!r} of {path} must be like {leaf.dtype}, got {array.dtype}")
-        leaves.append(jnp.asarray(array))
+        read[name] = jnp.asarray(array)
     checked.finish()
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _named(tree: Any) -> list[tuple[str, Any]]:
-    """The leaves of a tree with their paths, `0.forward.kernel`; one leaf alone is `params`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [
-        (jax.tree_util.keystr(path, simple=True, separator=".") or "params", leaf)
-        for path, leaf in leaves
-    ]
+    return from_names(read, like)
 
 
 def _as_array(leaf: Any, name: str) -> np.ndarray:
