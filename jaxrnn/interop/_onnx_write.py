@@ -208,7 +208,7 @@ class _Writer:
         ]
         states = ["h", "c"] if op == "LSTM" else ["h"]
         lengths = "lengths" if self.has_lengths else ""
-        starts = self._starts(parts, states, num_units) if self.has_carry else []
+        starts = self._starts(parts, states, num_units) if self.has_carry else [""] * len(states)
         inputs = [self.current, *weights, lengths, *starts]
         if made[0].weights.p is not None:
             inputs += [self._weight(path, "P", np.stack([one.weights.p for one in made]))]
