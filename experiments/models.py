@@ -77,7 +77,8 @@ class Config(CatalogueOptions):
 
 OF_THE_CELL, OF_ITS_PARTS = "that of the cell", "that of what it holds"
 COMPOSED = {
-    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "dropout", "lift"), "none"),
+    **dict.fromkeys(("dense", "embed", "gated_mlp", "layer_norm", "rms_norm"), "none"),
+    **dict.fromkeys(("dropout", "lift"), "none"),
     "cross_attention": "the source: S (M + A) numbers and S flags",
     "attention_cell": "that of the cell, and the source: S (M + A) numbers and S flags",
     "input_feeding": "that of the cell, H numbers of h̃, and the source: S (M + A) numbers, S flags",

@@ -183,6 +183,7 @@ LAYERS = {
     "dense without bias": lambda: jr.dense(2, use_bias=False),
     "embed": lambda: jr.embed(2),
     "layer norm": lambda: jr.layer_norm(),
+    "rms norm": lambda: jr.rms_norm(scale_offset=1.0),
     "dropout": lambda: jr.dropout(0.4),
     "variational dropout": lambda: jr.dropout(0.4, variational=True),
     "residual": lambda: jr.residual(jr.elman(H)),

@@ -23,6 +23,8 @@ from jaxrnn.layers._layer_norm import layer_norm as layer_norm
 from jaxrnn.layers._lift import lift as lift
 from jaxrnn.layers._repeat import repeat as repeat
 from jaxrnn.layers._residual import residual as residual
+from jaxrnn.layers._rms_norm import RMSNormParams as RMSNormParams
+from jaxrnn.layers._rms_norm import rms_norm as rms_norm
 from jaxrnn.layers._serial import serial as serial
 from jaxrnn.layers._subsample import subsample as subsample
 from jaxrnn.layers._tied_embed import TiedEmbedParams as TiedEmbedParams

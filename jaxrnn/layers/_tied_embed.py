@@ -35,9 +35,11 @@ def tied_embed(
         y = layers(E[x]) Eᵀ + b
 
     Press and Wolf 2017 (arXiv:1608.05859). The table starts as N(0, 1/D), so that the logits start
-    no larger than the outputs of the layers. A token outside the table gives NaN, as in `embed`. In
-    `encoder_decoder` without attention it is a decoder with its readout in one:
-    `decoder=tied_embed(D, gru(D)), readout=lift(jnp.asarray)`.
+    no larger than the outputs of the layers. A token outside the table gives NaN, as in `embed`. A
+    factor of the vectors is a `lift` at the start of the layers, a cap of the logits one after this
+    layer: `serial(tied_embed(D, lift(scaled), gru(D)), lift(capped))`. In `encoder_decoder` without
+    attention it is a decoder with its readout in one: `decoder=tied_embed(D, gru(D)),
+    readout=lift(jnp.asarray)`.
 
     Args:
         num_features: D, the width of the table.

@@ -1,11 +1,12 @@
-"""The code on the pages of docs/tasks runs, block after block in one namespace."""
+"""The code on the pages of tasks and of the tutorial runs, block after block in one namespace."""
 
 import pathlib
 import re
 
 import pytest
 
-PAGES = sorted((pathlib.Path(__file__).parent.parent / "docs" / "tasks").glob("*.md"))
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
+PAGES = sorted([*DOCS.glob("tasks/*.md"), *DOCS.glob("tutorial/*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
