@@ -105,7 +105,7 @@ class Graph:
         else:
             raise ValueError(f"{node.title} cannot be read; {supported(readers)}")
         outputs = outputs if isinstance(outputs, list) else [outputs] * len(proto.output)
-        self.values |= zip(proto.output, outputs, strict=False)
+        self.values |= zip(proto.output, map(_known, outputs), strict=False)
 
     def _node(self, proto):
         from onnx import helper
@@ -152,6 +152,14 @@ _GLUE = {
     "Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
     "Unsqueeze",
 }  # fmt: skip
+
+
+def _known(value):
+    """Sizes that the file does not leave open, as the constant that they are."""
+    if not isinstance(value, Sizes) or not all(isinstance(size, int) for size in value.entries):
+        return value
+    entries = np.array(value.entries, np.int64)
+    return entries if value.is_vector else entries[0]
 
 
 def name_of(proto: Any) -> str:

@@ -184,10 +184,11 @@ def _cut(node, axis, indices, drops_axis):
     group = real(stream.groups[axis])
     is_whole = size_of(group) == len(indices) and indices == sorted(indices)
     if not is_whole:
-        is_direction = len(stream.features) == 2 and group == stream.features[:1]
+        is_direction = len(stream.features or ()) == 2 and group == stream.features[:1]
         if not is_direction or indices not in ([0], [1]):
             raise ValueError(
-                f"{node.title} must take one of the two directions of a recurrent node, or all"
+                f"{node.title} must take one of the two directions of a recurrent node, or all of "
+                "an axis (single steps are taken by `jr.last_valid` after `unroll`)"
             )
         stream = one_direction(stream, indices[0])
     groups = list(stream.groups)

@@ -81,8 +81,14 @@ def _loaded(source):
             raise TypeError(
                 f"source must be a path, bytes or an onnx.ModelProto, got {type(source).__name__}"
             )
-        onnx.checker.check_model(source)
-    except (DecodeError, onnx.checker.ValidationError, ValueError, KeyError) as error:
+        # Some writers leave out the shapes of the outputs, which the check wants.
+        source = onnx.shape_inference.infer_shapes(source)
+        onnx.checker.check_model(source, full_check=True)
+    except (
+        DecodeError,
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+    ) as error:
         raise ValueError(f"{name} is not a valid ONNX model: {error}") from error
     return source, name
 
