@@ -34,7 +34,8 @@ class Arrays:
 
     def __init__(self, arrays: Mapping[str, Any], source: str):
         """Reads `arrays`; `source` says in errors where they come from (`the LSTM`, a path)."""
-        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        # Copies, because torch and numpy change arrays in place.
+        self._arrays = {name: np.array(array) for name, array in arrays.items()}
         self._left = set(self._arrays)
         self._source = source
 
