@@ -47,8 +47,10 @@ class Arrays:
         """The array of this name, which must have this shape; None is any size.
 
         Raises:
-            ValueError: if there is no such array, or it has another shape.
+            ValueError: if there is no such array, it was taken before, or it has another shape.
         """
+        if name in self._arrays and name not in self._left:
+            raise ValueError(f"{name!r} of {self._source} was read already, for another parameter")
         if name not in self._left:
             have = ", ".join(sorted(self._arrays)) or "none"
             raise ValueError(f"{self._source} has no array {name!r}; its arrays are: {have}")

@@ -11,7 +11,7 @@ from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._imported import Arrays, Imported
 from jaxrnn.interop._torch_arrays import NONLINEARITIES, Prefix, as_numpy, read_params
 from jaxrnn.interop._torch_functions import NAMES, function_of
-from jaxrnn.layers import bidirectional, dense, dropout, embed, layer_norm, lift, serial
+from jaxrnn.layers import bidirectional, dense, dropout, embed, layer_norm, lift, rms_norm, serial
 from jaxrnn.types import Cell, Layer, Model
 
 RECURRENT = {"RNN": "elman", "LSTM": "lstm", "GRU": "gru"}
@@ -23,10 +23,10 @@ def from_torch(source: Any, model: Model | None = None, *, prefix: Prefix = "") 
         jr.unroll(*from_torch(module)[:2], xs).outputs = module(xs)[0]
 
     Modules are `RNN`, `LSTM` and `GRU` with any number of layers and both directions, their cells,
-    `Embedding`, `Linear`, `LayerNorm`, `Dropout`, functions such as `ReLU` and `GELU`, and a
-    `Sequential`, a `ModuleList`, a list or a dict of those, which run in that order. Other networks
-    are read as a `state_dict`, with the model that its arrays are for. The two biases of torch
-    become their sum, since only that matters; where torch has none, ours is zero and can be
+    `Embedding`, `Linear`, `LayerNorm`, `RMSNorm`, `Dropout`, functions such as `ReLU` and `GELU`,
+    and a `Sequential`, a `ModuleList`, a list or a dict of those, which run in that order. Other
+    networks are read as a `state_dict`, with the model that its arrays are for. The two biases of
+    torch become their sum, since only that matters; where torch has none, ours is zero and can be
     trained. A module that is in a stack twice becomes two layers with equal parameters.
 
     A recurrent module is one layer, or `serial` of its layers with `dropout` in between. Axes are
@@ -149,6 +149,7 @@ def _prefix(module: Any, prefix: str) -> Prefix:
 
 def _model(module: Any, name: str) -> Model:
     """The model of one module."""
+    import torch
     from torch import nn
 
     kind = type(module).__name__
@@ -165,6 +166,11 @@ def _model(module: Any, name: str) -> Model:
     if type(module) is nn.LayerNorm and len(module.normalized_shape) == 1:
         if module.elementwise_affine and module.bias is not None:
             return layer_norm(module.eps)
+    if type(module) is nn.RMSNorm and len(module.normalized_shape) == 1:
+        if module.elementwise_affine:
+            # What torch takes for None, as long as the inputs have the dtype of the weight.
+            smallest = torch.finfo(module.weight.dtype).eps
+            return rms_norm(smallest if module.eps is None else module.eps)
     if type(module) is nn.Dropout:
         return dropout(module.p)
     function = function_of(module)
@@ -172,9 +178,10 @@ def _model(module: Any, name: str) -> Model:
         return lift(function)
     raise ValueError(
         f"{name} cannot be read: {module}. Readable are RNN, LSTM, GRU and their cells, Linear, "
-        "Embedding without max_norm, LayerNorm over one axis with weight and bias, Dropout, the "
-        f"functions {NAMES} with their default options, and Sequential, ModuleList, a list or a "
-        "dict of those; other networks are read by their state_dict."
+        "Embedding without max_norm, LayerNorm over one axis with weight and bias, RMSNorm over "
+        f"one axis with weight, Dropout, the functions {NAMES} with their default options, and "
+        "Sequential, ModuleList, a list or a dict of those; other networks are read by their "
+        "state_dict."
     )
 
 

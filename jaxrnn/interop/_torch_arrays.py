@@ -10,7 +10,14 @@ import numpy as np
 from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams, elman, gru, lstm
 from jaxrnn.interop._imported import Arrays, kept_by_jax
 from jaxrnn.interop._models import bare, made_by
-from jaxrnn.layers import DenseParams, Directions, EmbedParams, LayerNormParams, dense
+from jaxrnn.layers import (
+    DenseParams,
+    Directions,
+    EmbedParams,
+    LayerNormParams,
+    RMSNormParams,
+    dense,
+)
 from jaxrnn.types import Model, Params
 
 # A prefix of names for a layer, or one for each layer of a stack; None for a layer without arrays.
@@ -78,6 +85,8 @@ def read_params(model: Model, arrays: Arrays, prefix: Prefix, read: dict[str, in
     if factory == "layer_norm":
         scale = arrays.take(f"{prefix}weight", None)
         return LayerNormParams(scale, arrays.take(f"{prefix}bias", *scale.shape))
+    if factory == "rms_norm" and options["scale_offset"] == 0:
+        return RMSNormParams(arrays.take(f"{prefix}weight", None))
     raise ValueError(f"model must be made of layers that torch has, got {model}.")
 
 

@@ -168,7 +168,8 @@ def _directions(layer: _Layer) -> list[_Layer]:
 def _weights(kind: str, params: Any) -> dict[str, Any]:
     """The arrays of one layer and direction, with what torch adds to n of a GRU in `bias_hh`."""
     bias = np.asarray(params.bias)
-    recurrent_bias = np.zeros_like(bias)
+    # The sum of any number and -0 is that number, -0 included.
+    recurrent_bias = np.full_like(bias, -0.0)
     if kind == "gru":
         recurrent_bias[2 * len(params.recurrent_bias) :] = params.recurrent_bias
     arrays = {
@@ -202,6 +203,9 @@ def _stateless(layer: _Layer) -> list[Any]:
     if factory == "layer_norm":
         module = nn.LayerNorm(params.scale.shape[0], eps=options["epsilon"])
         return [_loaded(module, {"weight": params.scale, "bias": params.offset})]
+    if factory == "rms_norm" and options["scale_offset"] == 0:
+        module = nn.RMSNorm(params.scale.shape[0], eps=options["epsilon"])
+        return [_loaded(module, {"weight": params.scale})]
     if factory == "dropout" and not options["variational"]:
         return [nn.Dropout(options["rate"])]
     if factory == "lift":

@@ -15,7 +15,7 @@ from jaxrnn.layers import Directions
 from jaxrnn.types import Carry, Model
 
 _CARRIES: dict[str, Any] = {"elman": ElmanCarry, "gru": GRUCarry, "lstm": LSTMCarry}
-_WITHOUT_CARRY = ("dense", "dropout", "embed", "layer_norm", "lift")
+_WITHOUT_CARRY = ("dense", "dropout", "embed", "layer_norm", "lift", "rms_norm")
 
 
 def carry_from_torch(model: Model, state: Any) -> Carry:

@@ -241,6 +241,21 @@ def test_wrappers_have_the_parameters_of_what_they_wrap():
     assert to_torch(model, jr.layers.Directions(params, params)).bidirectional
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, None])
+def test_rms_norm(epsilon):
+    module = random_module(nn.RMSNorm(D, eps=epsilon))
+    xs = 1e-6 * torch.randn(B, T, D, dtype=torch.float64)
+    with jax.enable_x64(True):
+        model, params, _ = from_torch(module)
+        close(jr.unroll(model, params, xs.numpy()).outputs, module(xs))
+        close(to_torch(model, params)(xs).numpy(force=True), module(xs))
+
+
+def test_the_sign_of_a_zero_comes_back():
+    params = jr.gru(2).init(jax.random.key(0), D)._replace(bias=jnp.full(6, -0.0))
+    assert jnp.signbit(from_torch(to_torch(jr.gru(2), params)).params.bias).all()
+
+
 def test_dtypes_are_kept():
     half = nn.GRU(D, 3).bfloat16()
     params = from_torch(half).params
@@ -417,6 +432,7 @@ UNWRITABLE = {
     "dropout": (jr.dropout(0.1, variational=True), "no module for dropout"),
     "function": (jr.lift(jnp.cos), "no module for the function"),
     "layer": (jr.causal_conv(2), "no module for causal_conv"),
+    "scale offset": (jr.rms_norm(scale_offset=1.0), "no module for rms_norm"),
     "residual": (jr.residual(jr.gru(D)), "no module for residual"),
     "backwards": (jr.recurrent(jr.gru(2), reverse=True), "no module for recurrent"),
     "replaced": (jr.gru(2)._replace(num_outputs=len), "made by a factory"),
