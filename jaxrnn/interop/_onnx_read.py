@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from jaxrnn.interop._imported import Imported
+from jaxrnn.interop._imported import Imported, kept_by_jax
 from jaxrnn.interop._onnx_graph import Graph, supported
 from jaxrnn.interop._onnx_nodes import READERS
 from jaxrnn.interop._onnx_values import Axis, Loose, Stream
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def from_onnx(source: "str | os.PathLike | bytes | onnx.ModelProto") -> Imported:
-    """The network of an ONNX file as a model of this library.
+    """Reads an ONNX model.
 
     The graph must be a chain from one input to one output: LSTM, GRU and RNN nodes with any
     direction, activations and clip, embeddings (`Gather`), dense layers (`MatMul` or `Gemm`, `Add`,
@@ -37,12 +37,12 @@ def from_onnx(source: "str | os.PathLike | bytes | onnx.ModelProto") -> Imported
         source: path, bytes or `onnx.ModelProto`.
 
     Returns:
-        `Imported(model, params, carry)`, with the arrays in the dtype of the file.
+        `Imported(model, params, carry)`, with arrays of numpy in the dtype of the file.
 
     Raises:
         TypeError: `source` is none of those.
-        ValueError: It is not a valid ONNX model, or the graph has something else in it; the message
-            names the node and says what is supported.
+        ValueError: It is not a valid ONNX model, the graph has something else in it, or its float64
+            would become float32; the message names the node and says what is supported.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -122,6 +122,8 @@ def _imported(graph, outputs):
                 "a last state Y_h or Y_c of one of its recurrent nodes"
             )
     _check_lengths(graph, stages)
+    for leaf in jax.tree.leaves([stage.params for stage in stages]):
+        kept_by_jax(leaf, f"a weight of {graph.name}")
     if len(stages) == 1:
         return Imported(stages[0].model, stages[0].params, stages[0].carry)
     model = serial(*(stage.model for stage in stages))

@@ -8,6 +8,7 @@ import numpy as np
 from jax.tree_util import tree_flatten_with_path
 
 from jaxrnn.engine.parameters import check_params
+from jaxrnn.factories import word
 from jaxrnn.interop._models import made_by
 from jaxrnn.interop._onnx_activations import AS_NODES, IN_CELLS, write_activation
 from jaxrnn.interop._onnx_cells import has_standard_activations, write_cell
@@ -28,12 +29,13 @@ def to_onnx(
     lengths: bool = False,
     carry: bool = False,
 ) -> "onnx.ModelProto":
-    """The model as an ONNX graph of LSTM, GRU and RNN nodes, for any batch and length.
+    """Writes a model as an ONNX model of recurrent operators.
 
-    The graph reads `xs [batch, time, D]` (tokens `[batch, time]`, int64, if the model begins with
-    `embed`) and returns `ys [batch, time, C]`. It can hold `elman`, `lstm`, `gru`,
-    `recurrent(cell)` of one of them, `bidirectional` of two, `embed`, `dense`, `layer_norm`,
-    `lift` of an activation, and `serial` of these; `dropout` does nothing in it.
+    The graph has LSTM, GRU and RNN nodes for any batch and length. It reads `xs [batch, time, D]`
+    (tokens `[batch, time]`, int64, if the model begins with `embed`) and returns
+    `ys [batch, time, C]`. It can hold `elman`, `lstm`, `gru`, `recurrent(cell)` of one of them,
+    `bidirectional` of two, `embed`, `dense`, `layer_norm`, `lift` of an activation, and `serial` of
+    these; `dropout` does nothing in it.
 
     Tokens outside of the table are an error in onnxruntime or wrap around, where ours are NaN.
     After the last real step a recurrence returns zero, and layers after it what they make of zero.
@@ -171,7 +173,8 @@ class _Writer:
         merge = options["merge"]
         if merge not in ("concat", "sum", "mean"):
             raise ValueError(
-                f"merge of model{_dotted(path)} must be concat, sum or mean for ONNX, got {merge}"
+                f"merge of model{_dotted(path)} must be concat, sum or mean for ONNX, "
+                f"got {word(merge)}"
             )
         self._recurrent("bidirectional", cells, list(params), path, merge)
 

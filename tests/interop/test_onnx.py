@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import pages
 
 import jaxrnn as jr
 from jaxrnn.interop import from_onnx, to_onnx
@@ -280,6 +281,15 @@ def test_streams_run_in_pieces(data):
     np.testing.assert_allclose(np.concatenate(ys, 1), rollout.outputs, atol=2e-6)
     for leaf, want in zip(carry.values(), jax.tree.leaves(rollout.carry), strict=True):
         np.testing.assert_allclose(leaf, want, atol=2e-6)
+
+
+def test_float64_is_not_cut_in_silence():
+    proto = graph_of([node("MatMul", "x K", "y")], {"x": [T, B, D]}, {"y": None},
+                     {"K": numbers(D, 2).astype(np.float64)})  # fmt: skip
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    with pytest.raises(ValueError, match="is float64, which JAX would cut to float32"):
+        from_onnx(proto)
 
 
 def test_float64_is_written_and_read(x64):
@@ -686,3 +696,7 @@ def test_params_of_another_model_or_dtype():
         to_onnx(model, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params))
     with pytest.raises(TypeError, match="got bfloat16, float32"):
         to_onnx(model, params._replace(bias=params.bias.astype(jnp.bfloat16)))
+
+
+def test_the_page_runs():
+    pages.run(pages.DOCS / "interop.md", "python onnx")
