@@ -119,8 +119,9 @@ def _read_gru(recurrence, source):
         from_x, from_h = np.split(weights.b, 2)
         bias = np.concatenate([bias[:of_gates], from_x[of_gates:]])
         recurrent_bias = from_h[of_gates:]
-    reordered = (regrouped(array, "zrh", "rzh") for array in (kernel, recurrent_kernel, bias))
-    return cell, GRUParams(*reordered, recurrent_bias)
+    params = GRUParams(kernel, recurrent_kernel, bias)
+    params = jax.tree.map(lambda array: regrouped(array, "zrh", "rzh"), params)
+    return cell, params._replace(recurrent_bias=recurrent_bias)
 
 
 def _read_rnn(recurrence, source):

@@ -8,8 +8,8 @@ import numpy as np
 
 from jaxrnn.interop._imported import Imported, kept_by_jax
 from jaxrnn.interop._onnx_graph import Graph, supported
-from jaxrnn.interop._onnx_nodes import READERS
-from jaxrnn.interop._onnx_values import Axis, Loose, Stream
+from jaxrnn.interop._onnx_layers import READERS
+from jaxrnn.interop._onnx_values import Axis, Loose, Stream, real
 from jaxrnn.layers import serial
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _imported(graph, outputs):
     (stream,) = ends.values()
     if stream.is_input:
         raise ValueError(f"{graph.name} has no layer in it; {supported(READERS)}")
+    _check_features(graph, stream)
     stages = stream.stages
     nodes = {node for stage in stages for node in stage.nodes}
     for name, value in values.items():
@@ -128,6 +129,17 @@ def _imported(graph, outputs):
         return Imported(stages[0].model, stages[0].params, stages[0].carry)
     model = serial(*(stage.model for stage in stages))
     return Imported(model, tuple(stage.params for stage in stages), _carry(stages))
+
+
+def _check_features(graph, stream):
+    """Both directions may be an axis of their own in the output, but only before the units."""
+    features = real(stream.features or ())
+    axes = [axis for group in stream.groups for axis in group if axis in features]
+    if tuple(axes) != features:
+        raise ValueError(
+            f"the output of {graph.name} must have the directions of its last layer before the "
+            "units, as Y has them"
+        )
 
 
 def _check_lengths(graph, stages):

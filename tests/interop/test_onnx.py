@@ -406,10 +406,12 @@ def test_directions_merged_by_sizes_that_are_computed():
         node("Slice", "shape 0 2", "leading"),
         node("Slice", "shape 2 3", "directions"),
         node("Slice", "shape 3 4", "units"),
+        node("Slice", "major 0 end 0", "whole"),
         node("Mul", "directions units", "width"),
         node("Concat", "leading width", "new", axis=0),
-        node("Reshape", "major new", "y"),
+        node("Reshape", "whole new", "y"),
     ]
+    weights["end"] = ints(2**63 - 1)
     proto = graph_of(nodes, {"x": ["t", "b", D]}, {"y": ["t", "b", 2 * H]}, weights)
     assert agrees(proto, numbers(B, T, D), time_major=True).model == jr.bidirectional(jr.lstm(H))
 
@@ -588,7 +590,7 @@ GRAPHS = {
     "half precision": (
         [*SQUEEZED, node("Cast", "z", "u", "half", to=TensorProto.FLOAT16),
          node("Cast", "u", "y", to=TensorProto.FLOAT)],
-        "'half' .* must keep the dtype float32 of the layer, got float16",
+        "'half' .* must keep the dtype of the weights, which are float32, got float16",
     ),
     "states of a layer": (
         [*SQUEEZED, helper.make_node("LSTM", ["z", "W4", "R", "B", "", "Yh"], ["y"], "second",
@@ -610,6 +612,11 @@ GRAPHS = {
     "features cut in heads": (
         [*SQUEEZED, node("Reshape", "z heads", "y", "heads")], "'heads' .* must merge whole axes",
     ),
+    "units before directions": (
+        [node("LSTM", "x W2 R2 B2", "Y", hidden_size=H, direction="bidirectional"),
+         node("Transpose", "Y", "u", perm=[0, 2, 3, 1]), node("Reshape", "u merge", "y")],
+        "must have the directions of its last layer before the units",
+    ),
     "unmerged directions": (
         [node("LSTM", "x W2 R2 B2", "Y", hidden_size=H, direction="bidirectional"),
          node("MatMul", "Y K", "y", "out")],
@@ -630,7 +637,7 @@ def test_graphs_that_are_no_chain_of_layers(name):
         "two": ints(2),
     }
     weights |= {"scale": np.ones(D, np.float32), "scale3": np.ones((1, D), np.float32)}
-    weights |= {"step": np.array(-1), "heads": ints(0, 0, 2, 2)}
+    weights |= {"step": np.array(-1), "heads": ints(0, 0, 2, 2), "merge": ints(0, 0, -1)}
     weights |= {"zero": ints(0), "one": ints(1), "two": ints(2)}
     weights |= {"ratio": np.float32(0.5), "on": np.array(True)}
     used = {given for one in nodes for given in one.input}
