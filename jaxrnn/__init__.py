@@ -1,5 +1,7 @@
 """Recurrent networks as pure functions: cells, one engine, and how it is evaluated."""
 
+import sys
+
 from jaxrnn import (
     cells,
     crf,
@@ -14,6 +16,7 @@ from jaxrnn import (
     testing,
     training,
 )
+from jaxrnn._version import __version__ as __version__
 from jaxrnn.cells import (
     Observations,
     Timed,
@@ -56,6 +59,7 @@ from jaxrnn.diagnostics import (
     spectral_radius,
     state_capacity_bits,
 )
+from jaxrnn.engine import serialization
 from jaxrnn.engine.carry import broadcast_carry, detach, select_carry
 from jaxrnn.engine.evaluators.associative import associative
 from jaxrnn.engine.evaluators.auto import auto
@@ -64,9 +68,10 @@ from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.evaluators.convolution import convolution
 from jaxrnn.engine.evaluators.newton.newton import NewtonInfo, newton
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
+from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.unroll import carries, step, unroll
-from jaxrnn.factories import model_factory
+from jaxrnn.factories import EvaluatorValue, model_factory
 from jaxrnn.generation import (
     FreeRun,
     Generated,
@@ -330,3 +335,15 @@ __all__ = [
 
 def __dir__():
     return sorted(__all__)
+
+
+serialization.register_records(
+    {
+        "jaxrnn": sys.modules[__name__],
+        **{
+            f"jaxrnn.{package.__name__.rpartition('.')[2]}": package
+            for package in (cells, diagnostics, generation, layers, mixers, seq2seq, sequences)
+        },
+    },
+    (MissingKey, *EvaluatorValue.__subclasses__()),
+)

@@ -170,12 +170,28 @@ class _Named:
         return _find, self.place
 
 
+class _Partial:
+    """A `functools.partial` that is pickled with its function by name."""
+
+    def __init__(self, value: functools.partial):
+        self.call = _by_name(value.func), value.args, value.keywords
+
+    def __reduce__(self) -> Any:
+        return _partial, self.call
+
+
+def _partial(function: Callable[..., Any], args: Any, keywords: Any) -> Any:
+    return functools.partial(function, *args, **keywords)
+
+
 def _find(module: str, name: str) -> Any:
     return operator.attrgetter(name)(importlib.import_module(module))
 
 
 def _by_name(value: Any) -> Any:
     """A function as its name, where the name leads back to it; anything else as it is."""
+    if type(value) is functools.partial:
+        return _Partial(value)
     try:
         place = value.__module__, value.__qualname__
         return _Named(*place) if _find(*place) is value else value

@@ -88,6 +88,16 @@ CELLS = {
     "lstm projection": lambda: jr.lstm(H, projection=2),
     "lstm coupled": lambda: jr.lstm(H, coupled=True),
     "lstm layer norm": lambda: jr.lstm(H, layer_norm=True),
+    "lstm other activations": lambda: jr.lstm(
+        H,
+        activation=jax.nn.soft_sign,
+        gate_activation=jr.cells.hard_sigmoid,
+        clip=1.0,
+        peephole=True,
+    ),
+    "gru other activations": lambda: jr.gru(
+        H, reset_after=False, activation=jnp.sin, gate_activation=jr.cells.hard_sigmoid, clip=1.0
+    ),
     "lstm everything": lambda: jr.lstm(
         H, peephole=True, projection=2, coupled=True, layer_norm=True
     ),

@@ -28,6 +28,11 @@ FACTORIES |= {
     "reversed newton": lambda: jr.recurrent(jr.gru(4), jr.newton(tol=1e-4), reverse=True),
     "cross attention": lambda: jr.cross_attention(jr.dot_score(3), 5, 4),
     "input feeding": lambda: jr.input_feeding(jr.gru(4), jr.additive_score(3), 5, 4),
+    "functions with options": lambda: jr.lstm(
+        4,
+        activation=functools.partial(jax.nn.elu, alpha=0.5),
+        gate_activation=functools.partial(jr.cells.hard_sigmoid, slope=0.25),
+    ),
     "simple cell": lambda: jr.simple_cell(no_params, add, num_outputs=4),
 }
 

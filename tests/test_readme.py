@@ -28,6 +28,11 @@ def test_the_commands_are_there():
     assert all(command.startswith("python3 -m venv ") for command in commands)
 
 
+def test_no_link_is_relative():
+    """A package index shows README without the files beside it."""
+    assert all(target.startswith("https://") for target in re.findall(r"\]\((.*?)\)", README))
+
+
 def names_in(table):
     """The names in backticks in the rows of a Markdown table."""
     rows = [line.replace("jaxrnn.testing.", "") for line in table.splitlines()]

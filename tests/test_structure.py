@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(jaxrnn.__file__).parent
 
 # A file may import files of the rooms above its own, of its own room, and nothing below.
 ROOMS = [
-    {"factories"},
+    {"factories", "_version"},
     {"types"},
     {"engine", "roles"},
     {"cells", "sequences", "losses"},
@@ -27,6 +27,8 @@ ROOMS = [
 # Inside the engine the order is this; what is not named comes first.
 ENGINE = ["linear_scan", "evaluators", "recurrent", "arguments", "unroll"]
 ALLOWED_PACKAGES = {"jaxrnn", "jax", "optax", "numpy"}
+# Files of classes that belong to a framework.
+MODULES_OF = {"nnx": "flax", "linen": "flax", "_torch_stack": "torch"}
 # These see arrays and functions, and nothing of a cell but its roles.
 BLIND = {"sequences", "losses", "roles", "training"}
 
@@ -89,7 +91,7 @@ def test_the_core_stands_on_jax_and_optax_alone(path):
     if path.parent.name == "interop":
         # A framework is imported by the function that needs it; its modules by those who name them.
         top = {module.split(".")[0] for module in imported(path, ast.iter_child_nodes)}
-        allowed |= roots - top | ({"flax"} if path.stem in ("nnx", "linen") else set())
+        allowed |= roots - top | {MODULES_OF.get(path.stem)}
     assert roots <= allowed
 
 

@@ -1,5 +1,6 @@
 """Cells, each one step of a recurrence in a file of its own, and wrappers from cell to cell."""
 
+from jaxrnn.cells._activations import hard_sigmoid as hard_sigmoid
 from jaxrnn.cells._convolutional import ConvGRUParams as ConvGRUParams
 from jaxrnn.cells._convolutional import ConvLSTMParams as ConvLSTMParams
 from jaxrnn.cells._convolutional import conv_gru as conv_gru

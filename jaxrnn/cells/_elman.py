@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._activations import clipped
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
@@ -62,6 +63,7 @@ def elman(
     num_units: int,
     activation: Callable[[Any], Any] = jnp.tanh,
     *,
+    clip: float | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Cell:
     """The simple recurrent cell.
@@ -75,14 +77,16 @@ def elman(
     Args:
         num_units: H.
         activation: φ, elementwise: `jnp.tanh`, `jax.nn.relu`, the identity, or any function.
+        clip: bound of the input of φ, φ(min(max(u, -clip), clip)); None is no bound.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
         The cell, `[..., D] -> [..., H]`, carry `ElmanCarry(h [..., H])`.
 
     Raises:
-        TypeError: `num_units` is not an int, or `activation` is not a function.
-        ValueError: `num_units` is below 1.
+        TypeError: `num_units` is not an int, `activation` is not a function, or `clip` is not a
+            number.
+        ValueError: `num_units` is below 1, or `clip` is not above 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -92,8 +96,8 @@ def elman(
         Array([1.  , 2.5 , 1.25], dtype=float32)
     """
     checks.positive(num_units, "num_units")
-    if not callable(activation):
-        raise TypeError(f"activation must be a function, got {activation!r}.")
+    checks.function(activation, "activation")
+    bound = None if clip is None else checks.above_zero(clip, "clip")
 
     def init(key, num_inputs):
         key_input, key_recurrent = jax.random.split(key)
@@ -109,7 +113,7 @@ def elman(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=Split(mix, partial(update, activation=activation)),
+        advance=Split(mix, partial(update, activation=clipped(activation, bound))),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
     )

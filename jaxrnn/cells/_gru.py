@@ -1,11 +1,14 @@
 """The gated recurrent unit, with the reset gate after or before the recurrent product."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._activations import clipped
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
@@ -54,7 +57,12 @@ def project(params: GRUParams, x: Any) -> Any:
     return x @ params.kernel + params.bias
 
 
-def mix(params: GRUParams, carry: GRUCarry, z: Any) -> GRUMix:
+def mix(
+    params: GRUParams,
+    carry: GRUCarry,
+    z: Any,
+    gate_activation: Callable[[Any], Any] = jax.nn.sigmoid,
+) -> GRUMix:
     """One product h U, or in the reset-before form h U_rz and (r ⊙ h) U_n, `[..., H]` each."""
     num_units = carry.h.shape[-1]
     z_gates, z_n = jnp.split(z, [2 * num_units], axis=-1)
@@ -63,18 +71,23 @@ def mix(params: GRUParams, carry: GRUCarry, z: Any) -> GRUMix:
         return GRUMix(z_gates + u_gates, z_n, u_n + params.recurrent_bias)
     kernel_gates, kernel_n = jnp.split(params.recurrent_kernel, [2 * num_units], axis=-1)
     r, gates = jnp.split(z_gates + carry.h @ kernel_gates, 2, axis=-1)
-    return GRUMix(gates, z_n + (jax.nn.sigmoid(r) * carry.h) @ kernel_n)
+    return GRUMix(gates, z_n + (gate_activation(r) * carry.h) @ kernel_n)
 
 
-def update(carry: GRUCarry, u: GRUMix) -> GRUCarry:
+def update(
+    carry: GRUCarry,
+    u: GRUMix,
+    activation: Callable[[Any], Any] = jnp.tanh,
+    gate_activation: Callable[[Any], Any] = jax.nn.sigmoid,
+) -> GRUCarry:
     """h = (1 - z) ⊙ n + z ⊙ h, `[..., H]`."""
     # Both gates at once, and split afterwards: XLA's CPU backend does not vectorise a loop that
     # takes two slices of one array through `exp` or `tanh`, which is ten times slower.
-    z, n = jax.nn.sigmoid(u.gates), u.n
+    z, n = gate_activation(u.gates), u.n
     if u.recurrent is not None:
         r, z = jnp.split(z, 2, axis=-1)
         n = n + r * u.recurrent
-    return GRUCarry((1 - z) * jnp.tanh(n) + z * carry.h)
+    return GRUCarry((1 - z) * activation(n) + z * carry.h)
 
 
 def emit(params: GRUParams, carry: GRUCarry, x: Any) -> Any:
@@ -90,13 +103,23 @@ def initial_carry(params: GRUParams, batch_shape: tuple[int, ...] = ()) -> GRUCa
 
 
 @model_factory
-def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.float32) -> Cell:
+def gru(
+    num_units: int,
+    *,
+    reset_after: bool = True,
+    activation: Callable[[Any], Any] = jnp.tanh,
+    gate_activation: Callable[[Any], Any] = jax.nn.sigmoid,
+    clip: float | None = None,
+    param_dtype: Any = jnp.float32,
+) -> Cell:
     """The gated recurrent unit.
 
         r, z = σ(xₜ W + hₜ₋₁ U + b)
-        n = tanh(xₜ W_n + b_n + r ⊙ (hₜ₋₁ U_n + c))    reset_after=True, c is `recurrent_bias`
-        n = tanh(xₜ W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
+        n = φ(xₜ W_n + b_n + r ⊙ (hₜ₋₁ U_n + c))    reset_after=True, c is `recurrent_bias`
+        n = φ(xₜ W_n + b_n + (r ⊙ hₜ₋₁) U_n)        reset_after=False
         hₜ = (1 - z) ⊙ n + z ⊙ hₜ₋₁,  yₜ = hₜ
+
+    φ is tanh and σ the sigmoid, unless the options give other functions.
 
     Cho et al. 2014 (arXiv:1406.1078; v3 puts the reset gate before the product, v1 after it), with
     biases. cuDNN, torch and flax linen put it after, so that h needs one product instead of two.
@@ -108,6 +131,11 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
     Args:
         num_units: H.
         reset_after: whether the reset gate comes after the recurrent product.
+        activation: φ, elementwise, of n.
+        gate_activation: σ, elementwise, of r and z; `jr.cells.hard_sigmoid` is that of old keras
+            models.
+        clip: bound of the inputs of σ and φ, which become min(max(u, -clip), clip); None is no
+            bound.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
@@ -115,8 +143,9 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         H more with `reset_after`.
 
     Raises:
-        TypeError: `num_units` is not an int, or `reset_after` is not a bool.
-        ValueError: `num_units` is below 1.
+        TypeError: `num_units` is not an int, `reset_after` is not a bool, an activation is not a
+            function, or `clip` is not a number.
+        ValueError: `num_units` is below 1, or `clip` is not above 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -127,6 +156,9 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
     """
     checks.positive(num_units, "num_units")
     checks.boolean(reset_after, "reset_after")
+    bound = None if clip is None else checks.above_zero(clip, "clip")
+    activation = clipped(checks.function(activation, "activation"), bound)
+    gate_activation = clipped(checks.function(gate_activation, "gate_activation"), bound)
 
     def init(key, num_inputs):
         key_input, key_recurrent = jax.random.split(key)
@@ -143,7 +175,10 @@ def gru(num_units: int, *, reset_after: bool = True, param_dtype: Any = jnp.floa
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=Split(mix, update),
+        advance=Split(
+            partial(mix, gate_activation=gate_activation),
+            partial(update, activation=activation, gate_activation=gate_activation),
+        ),
         emit=emit,
         num_outputs=lambda num_inputs: num_units,
     )

@@ -1,12 +1,15 @@
 """The long short-term memory and its common variants."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._activations import clipped
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
@@ -57,6 +60,17 @@ class LSTMCarry(NamedTuple):
     c: Any
 
 
+class LSTMActivations(NamedTuple):
+    """The functions of the gates, of their input g, and of the cell where h is made of it."""
+
+    gate: Callable[[Any], Any] = jax.nn.sigmoid
+    input: Callable[[Any], Any] = jnp.tanh
+    output: Callable[[Any], Any] = jnp.tanh
+
+
+STANDARD = LSTMActivations()
+
+
 class LSTMMix(NamedTuple):
     """The pre-activations `gates [..., G*H]`, and the parameters that the pointwise part needs."""
 
@@ -85,20 +99,21 @@ def mix(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMMix:
     return LSTMMix(gates, params.peephole, norm.cell_scale, norm.cell_offset)
 
 
-def update(carry: LSTMCarry, u: LSTMMix) -> LSTMCarry:
-    """c = f ⊙ c + i ⊙ g and h = o ⊙ tanh(c), `[..., H]` each."""
+def update(carry: LSTMCarry, u: LSTMMix, activations: LSTMActivations = STANDARD) -> LSTMCarry:
+    """c = f ⊙ c + i ⊙ g and h = o ⊙ ψ(c), `[..., H]` each."""
     c = carry.c
     num_gates = u.gates.shape[-1] // c.shape[-1]
     *_, g, late_o = jnp.split(u.gates, num_gates, axis=-1)
     # All gates at once, although the result for g is not used: XLA's CPU backend does not vectorise
     # a loop that takes several slices of one array through `exp`, which is ten times slower.
-    gates = jax.nn.sigmoid(u.gates if u.peephole is None else u.gates + _early_peepholes(u, c))
+    gates = u.gates if u.peephole is None else u.gates + _early_peepholes(u, c)
+    gates = activations.gate(gates)
     *input_gate, f, _, o = jnp.split(gates, num_gates, axis=-1)
-    c = f * c + (input_gate[0] if input_gate else 1 - f) * jnp.tanh(g)
+    c = f * c + (input_gate[0] if input_gate else 1 - f) * activations.input(g)
     if u.peephole is not None:
-        o = jax.nn.sigmoid(late_o + u.peephole[-c.shape[-1] :] * c)
+        o = activations.gate(late_o + u.peephole[-c.shape[-1] :] * c)
     visible = c if u.cell_scale is None else _standardize(c) * u.cell_scale + u.cell_offset
-    return LSTMCarry(h=o * jnp.tanh(visible), c=c)
+    return LSTMCarry(h=o * activations.output(visible), c=c)
 
 
 def _early_peepholes(u, c):
@@ -107,9 +122,14 @@ def _early_peepholes(u, c):
     return jnp.pad(early, [(0, 0)] * (c.ndim - 1) + [(0, 2 * c.shape[-1])])
 
 
-def advance_projected(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMCarry:
-    """One step with a projection, h = (o ⊙ tanh(c)) R."""
-    carry = update(carry, mix(params, carry, z))
+def advance_projected(
+    params: LSTMParams,
+    carry: LSTMCarry,
+    z: Any,
+    activations: LSTMActivations = STANDARD,
+) -> LSTMCarry:
+    """One step with a projection, h = (o ⊙ ψ(c)) R."""
+    carry = update(carry, mix(params, carry, z), activations)
     return carry._replace(h=carry.h @ params.projection_kernel)
 
 
@@ -133,6 +153,10 @@ def initial_carry(params: LSTMParams, batch_shape: tuple[int, ...] = ()) -> LSTM
 def lstm(
     num_units: int,
     *,
+    activation: Callable[[Any], Any] = jnp.tanh,
+    gate_activation: Callable[[Any], Any] = jax.nn.sigmoid,
+    output_activation: Callable[[Any], Any] | None = None,
+    clip: float | None = None,
     peephole: bool = False,
     projection: int | None = None,
     coupled: bool = False,
@@ -143,8 +167,10 @@ def lstm(
 ) -> Cell:
     """The long short-term memory.
 
-        i, f, o = σ(xₜ Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = tanh(xₜ W_g + hₜ₋₁ U_g + b_g)
-        cₜ = f ⊙ cₜ₋₁ + i ⊙ g,   hₜ = o ⊙ tanh(cₜ),   yₜ = hₜ
+        i, f, o = σ(xₜ Wᵢ + hₜ₋₁ Uᵢ + bᵢ), …    g = φ(xₜ W_g + hₜ₋₁ U_g + b_g)
+        cₜ = f ⊙ cₜ₋₁ + i ⊙ g,   hₜ = o ⊙ ψ(cₜ),   yₜ = hₜ
+
+    φ and ψ are tanh and σ is the sigmoid, unless the options give other functions.
 
     Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000. There is one bias per
     gate, so G(DH + H² + H) parameters for G gates; torch keeps two biases, of which only the sum
@@ -153,14 +179,20 @@ def lstm(
 
     * `peephole` (Gers and Schmidhuber 2000): pᵢ ⊙ cₜ₋₁ and p_f ⊙ cₜ₋₁ are added to the gates i and
       f, and p_o ⊙ cₜ to o; these weights start at zero.
-    * `projection` P (LSTMP, Sak et al. 2014, arXiv:1402.1128): hₜ = (o ⊙ tanh(cₜ)) R, width P.
+    * `projection` P (LSTMP, Sak et al. 2014, arXiv:1402.1128): hₜ = (o ⊙ ψ(cₜ)) R, width P.
     * `coupled` (CIFG, Greff et al. 2015, arXiv:1503.04069): i = 1 - f, three gates.
     * `layer_norm` (Ba et al. 2016, arXiv:1607.06450): LN(x W) + LN(hₜ₋₁ U) + b in the gates and
-      hₜ = o ⊙ tanh(LN(cₜ)). Each LN runs over its whole last axis, with b as the offset of the
+      hₜ = o ⊙ ψ(LN(cₜ)). Each LN runs over its whole last axis, with b as the offset of the
       gates.
 
     Args:
         num_units: H.
+        activation: φ, elementwise, of g; also ψ where `output_activation` is None.
+        gate_activation: σ, elementwise, of the gates; `jr.cells.hard_sigmoid` is that of old keras
+            models.
+        output_activation: ψ, elementwise, of the cell; None is `activation`.
+        clip: bound of the inputs of σ and φ, which become min(max(u, -clip), clip); cₜ is not
+            bounded, as in onnxruntime. None is no bound.
         peephole: whether the gates read the cell.
         projection: P, the width of h, or None for no projection.
         coupled: whether the input gate is 1 - f.
@@ -175,10 +207,10 @@ def lstm(
         The cell, `[..., D] -> [..., H]` (`[..., P]`), carry `LSTMCarry(h, c)`.
 
     Raises:
-        TypeError: A size or `chrono` is not an int, `forget_bias` is not a number, or a flag is not
-            a bool.
-        ValueError: A size is below 1, `chrono` below 3, `forget_bias` is not finite, or both
-            `forget_bias` and `chrono` are given.
+        TypeError: A size or `chrono` is not an int, an activation is not a function, `clip` or
+            `forget_bias` is not a number, or a flag is not a bool.
+        ValueError: A size is below 1, `chrono` below 3, `clip` is not above 0, `forget_bias` is not
+            finite, or both `forget_bias` and `chrono` are given.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -194,6 +226,7 @@ def lstm(
     for name, flag in {"peephole": peephole, "coupled": coupled, "layer_norm": layer_norm}.items():
         checks.boolean(flag, name)
     _check_bias(forget_bias, chrono)
+    activations = _activations(activation, gate_activation, output_activation, clip)
     num_gates = 3 if coupled else 4
 
     def init(key, num_inputs):
@@ -220,9 +253,24 @@ def lstm(
         init=init,
         initial_carry=initial_carry,
         project=project,
-        advance=Split(mix, update) if projection is None else advance_projected,
+        advance=Split(mix, partial(update, activations=activations))
+        if projection is None
+        else partial(advance_projected, activations=activations),
         emit=emit,
         num_outputs=lambda num_inputs: width,
+    )
+
+
+def _activations(activation, gate_activation, output_activation, clip):
+    checks.function(activation, "activation")
+    checks.function(gate_activation, "gate_activation")
+    if output_activation is not None:
+        checks.function(output_activation, "output_activation")
+    bound = None if clip is None else checks.above_zero(clip, "clip")
+    return LSTMActivations(
+        gate=clipped(gate_activation, bound),
+        input=clipped(activation, bound),
+        output=output_activation or activation,
     )
 
 

@@ -47,6 +47,13 @@ def fraction(value: Any, name: str) -> float:
     return float(value)
 
 
+def function(value: Any, name: str) -> Any:
+    """Returns `value` if it can be called, and raises otherwise."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {value!r}.")
+    return value
+
+
 def above_zero(value: Any, name: str) -> float:
     """Returns `value` if it is a number above 0, and raises otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):

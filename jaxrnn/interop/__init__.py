@@ -4,8 +4,36 @@ Nothing here is imported by the rest of the library, and each framework is impor
 that are named after it, when they are called.
 """
 
+from jaxrnn.interop._export import Programs as Programs
+from jaxrnn.interop._export import export_model as export_model
+from jaxrnn.interop._files import load_params as load_params
+from jaxrnn.interop._files import save_params as save_params
+from jaxrnn.interop._flax_export import LinenModel as LinenModel
+from jaxrnn.interop._flax_export import to_flax as to_flax
+from jaxrnn.interop._flax_export import to_nnx as to_nnx
+from jaxrnn.interop._flax_import import from_flax as from_flax
 from jaxrnn.interop._imported import Imported as Imported
+from jaxrnn.interop._onnx_read import from_onnx as from_onnx
+from jaxrnn.interop._onnx_write import to_onnx as to_onnx
+from jaxrnn.interop._torch import from_torch as from_torch
+from jaxrnn.interop._torch_export import carry_from_torch as carry_from_torch
+from jaxrnn.interop._torch_export import carry_to_torch as carry_to_torch
+from jaxrnn.interop._torch_export import to_torch as to_torch
 
 __all__ = [
     "Imported",
+    "LinenModel",
+    "Programs",
+    "carry_from_torch",
+    "carry_to_torch",
+    "export_model",
+    "from_flax",
+    "from_onnx",
+    "from_torch",
+    "load_params",
+    "save_params",
+    "to_flax",
+    "to_nnx",
+    "to_onnx",
+    "to_torch",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxrnn.types import Model
@@ -67,3 +68,17 @@ class Arrays:
         if self._left:
             names = ", ".join(sorted(self._left))
             raise ValueError(f"{self._source} has arrays that the model has no place for: {names}")
+
+
+def kept_by_jax(array: np.ndarray, name: str) -> np.ndarray:
+    """The array, if JAX keeps its dtype.
+
+    Raises:
+        ValueError: if JAX would cut it to 32 bits.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if dtype != array.dtype:
+        raise ValueError(
+            f"{name!r} is {array.dtype}, which JAX would cut to {dtype}: enable x64, or cast it"
+        )
+    return array

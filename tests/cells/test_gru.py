@@ -14,19 +14,19 @@ def sigmoid(u):
     return 1 / (1 + np.exp(-u))
 
 
-def loop(params, xs, h, reset_after):
+def loop(params, xs, h, reset_after, of_gates=sigmoid, of_n=np.tanh):
     """One row, from the equations."""
     Wr, Wz, Wn = np.split(np.asarray(params.kernel), 3, axis=1)
     Ur, Uz, Un = np.split(np.asarray(params.recurrent_kernel), 3, axis=1)
     br, bz, bn = np.split(np.asarray(params.bias), 3)
     hs = []
     for x in np.asarray(xs):
-        r = sigmoid(x @ Wr + h @ Ur + br)
-        z = sigmoid(x @ Wz + h @ Uz + bz)
+        r = of_gates(x @ Wr + h @ Ur + br)
+        z = of_gates(x @ Wz + h @ Uz + bz)
         if reset_after:
-            n = np.tanh(x @ Wn + bn + r * (h @ Un + params.recurrent_bias))
+            n = of_n(x @ Wn + bn + r * (h @ Un + params.recurrent_bias))
         else:
-            n = np.tanh(x @ Wn + bn + (r * h) @ Un)
+            n = of_n(x @ Wn + bn + (r * h) @ Un)
         h = (1 - z) * n + z * h
         hs.append(h)
     return np.stack(hs)
@@ -69,6 +69,38 @@ def test_against_the_loop(x64, reset_after):
         hs = loop(params, xs[row], h0[row], reset_after)
         np.testing.assert_allclose(rollout.outputs[row], hs, rtol=1e-10)
         np.testing.assert_allclose(rollout.carry.h[row], hs[-1], rtol=1e-10)
+
+
+def hard_sigmoid(u):
+    return np.clip(0.2 * u + 0.5, 0, 1)
+
+
+@both_forms
+def test_other_activations_and_a_bound(x64, reset_after):
+    _, params = random_params(reset_after)
+    xs = jax.random.normal(jax.random.key(1), (T, D), jnp.float64)
+    given = {"activation": jnp.sin, "gate_activation": jr.cells.hard_sigmoid, "clip": 0.4}
+    cell = jr.gru(H, reset_after=reset_after, **given)
+    expected = loop(
+        params, xs, np.zeros(H), reset_after,
+        of_gates=lambda u: hard_sigmoid(np.clip(u, -0.4, 0.4)),
+        of_n=lambda u: np.sin(np.clip(u, -0.4, 0.4)),
+    )  # fmt: skip
+    np.testing.assert_allclose(jr.unroll(cell, params, xs).outputs, expected, rtol=1e-10)
+
+
+def test_wrong_activations_and_bounds_raise():
+    with pytest.raises(TypeError, match="gate_activation must be a function, got 'hard_sigmoid'"):
+        jr.gru(4, gate_activation="hard_sigmoid")
+    with pytest.raises(TypeError, match="activation must be a function, got None"):
+        jr.lstm(4, activation=None)
+    with pytest.raises(TypeError, match="output_activation must be a function, got 1"):
+        jr.lstm(4, output_activation=1)
+    for make in (jr.elman, jr.lstm, jr.gru):
+        with pytest.raises(ValueError, match="clip must be above 0, got 0"):
+            make(4, clip=0)
+        with pytest.raises(TypeError, match="clip must be a float, got True"):
+            make(4, clip=True)
 
 
 def test_the_forms_are_two_functions(x64):

@@ -27,8 +27,15 @@ def normalized(v):
     return (v - v.mean()) / np.sqrt(v.var() + 1e-5)
 
 
-def loop(params, xs, h, c, peephole, projection, coupled, layer_norm):
+STANDARD = sigmoid, np.tanh, np.tanh
+
+
+def loop(
+    params, xs, h, c, peephole=False, projection=None, coupled=False, layer_norm=False,
+    functions=STANDARD,
+):  # fmt: skip
     """One row, gate after gate, from the equations."""
+    of_gates, of_input, of_cell = functions
     gates = "fgo" if coupled else "ifgo"
     eyes = "fo" if coupled else "ifo"
 
@@ -48,14 +55,14 @@ def loop(params, xs, h, c, peephole, projection, coupled, layer_norm):
             name: block(from_x, name) + block(from_h, name) + block(params.bias, name)
             for name in gates
         }
-        f = sigmoid(u["f"] + sees("f", c))
-        i = 1 - f if coupled else sigmoid(u["i"] + sees("i", c))
-        c = f * c + i * np.tanh(u["g"])
-        o = sigmoid(u["o"] + sees("o", c))
+        f = of_gates(u["f"] + sees("f", c))
+        i = 1 - f if coupled else of_gates(u["i"] + sees("i", c))
+        c = f * c + i * of_input(u["g"])
+        o = of_gates(u["o"] + sees("o", c))
         seen = c
         if layer_norm:
             seen = normalized(c) * params.norm.cell_scale + params.norm.cell_offset
-        h = o * np.tanh(seen)
+        h = o * of_cell(seen)
         if projection:
             h = h @ params.projection_kernel
         hs.append(h)
@@ -89,6 +96,34 @@ def test_every_variant_against_the_loop(x64, options):
         np.testing.assert_allclose(rollout.outputs[row], hs, rtol=1e-10, atol=1e-14)
         np.testing.assert_allclose(rollout.carry.h[row], h, rtol=1e-10, atol=1e-14)
         np.testing.assert_allclose(rollout.carry.c[row], c, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("options", [VARIANTS[0], VARIANTS[-1]], ids=name_of)
+def test_other_activations_and_a_bound(x64, options):
+    functions = {"activation": jnp.sin, "gate_activation": jr.cells.hard_sigmoid}
+    cell = jr.lstm(H, output_activation=jnp.arctan, clip=0.4, param_dtype=jnp.float64,
+                   **functions, **options)  # fmt: skip
+    params = moved(cell.init(jax.random.key(0), D))
+    xs = jax.random.normal(jax.random.key(1), (T, D), jnp.float64)
+    h, c = np.zeros(P if options["projection"] else H), np.zeros(H)
+    in_numpy = (
+        lambda u: np.clip(0.2 * np.clip(u, -0.4, 0.4) + 0.5, 0, 1),
+        lambda u: np.sin(np.clip(u, -0.4, 0.4)),
+        np.arctan,
+    )
+    hs, *last = loop(params, xs, h, c, functions=in_numpy, **options)
+    rollout = jr.unroll(cell, params, xs)
+    np.testing.assert_allclose(rollout.outputs, hs, rtol=1e-10)
+    np.testing.assert_allclose(rollout.carry.c, last[1], rtol=1e-10)
+
+
+def test_the_cell_takes_the_activation_of_its_input_where_no_other_is_given():
+    same = [
+        jr.lstm(H, activation=jnp.sin, **given) for given in ({}, {"output_activation": jnp.sin})
+    ]
+    params = same[0].init(jax.random.key(0), D)
+    ys, again = (jr.unroll(cell, params, jnp.ones((T, D))).outputs for cell in same)
+    np.testing.assert_array_equal(ys, again)
 
 
 @pytest.mark.parametrize("options", VARIANTS, ids=name_of)

@@ -4,7 +4,6 @@ Those of packages on JAX are functions of ours, so that their gradients come bac
 """
 
 import jax.numpy as jnp
-import numpy as np
 
 import jaxrnn as jr
 
@@ -13,42 +12,6 @@ def regrouped(leaf, order):
     """Gates of the last axis in another order."""
     blocks = jnp.split(leaf, len(order), axis=-1)
     return jnp.concatenate([blocks[gate] for gate in order], axis=-1)
-
-
-def torch_arrays(module, suffix, read):
-    """`read(parameter)` of one layer and direction of a torch module, by torch's names."""
-    names = [name for name, _ in module.named_parameters() if name.endswith(suffix)]
-    return {name.removesuffix(f"_{suffix}"): read(getattr(module, name)) for name in names}
-
-
-def from_torch(kind, arrays):
-    """torch: `[G*H, D]`, gates in our order, two biases of which the sum matters, but for GRU n."""
-    kernel, recurrent_kernel = arrays["weight_ih"].T, arrays["weight_hh"].T
-    bias = arrays["bias_ih"] + arrays["bias_hh"]
-    if kind == "rnn":
-        return jr.cells.ElmanParams(kernel, recurrent_kernel, bias)
-    if kind == "lstm":
-        projection = arrays["weight_hr"].T if "weight_hr" in arrays else None
-        return jr.cells.LSTMParams(kernel, recurrent_kernel, bias, projection_kernel=projection)
-    rz = 2 * recurrent_kernel.shape[0]
-    bias = np.concatenate([bias[:rz], arrays["bias_ih"][rz:]])
-    return jr.cells.GRUParams(kernel, recurrent_kernel, bias, arrays["bias_hh"][rz:])
-
-
-def torch_gradients(kind, gradients):
-    """Our gradients by torch's names: both biases get that of their sum."""
-    names = {
-        "weight_ih": gradients.kernel.T,
-        "weight_hh": gradients.recurrent_kernel.T,
-        "bias_ih": gradients.bias,
-        "bias_hh": gradients.bias,
-    }
-    if kind == "gru":
-        rz = gradients.bias[: 2 * gradients.recurrent_bias.shape[0]]
-        names["bias_hh"] = np.concatenate([rz, gradients.recurrent_bias])
-    if kind == "lstm" and gradients.projection_kernel is not None:
-        names["weight_hr"] = gradients.projection_kernel.T
-    return names
 
 
 def keras_weights(params):

@@ -1,0 +1,346 @@
+"""Reads the modules of flax, linen and nnx."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrnn import cells, layers
+from jaxrnn.engine.recurrent import recurrent
+from jaxrnn.interop import _flax_layouts as layouts
+from jaxrnn.interop._gates import regrouped
+from jaxrnn.interop._imported import Arrays, Imported
+from jaxrnn.interop._models import made_by
+from jaxrnn.types import Model
+
+# Options that say nothing about the function: sizes that the arrays have too, how parameters are
+# made, how a loop is compiled, and what the parts of a module are.
+_WITHOUT_MEANING = {
+    *("name", "parent", "rngs", "keep_rngs", "deterministic", "rng_collection"),
+    *("features", "in_features", "hidden_features", "out_features", "num_features"),
+    *("kernel_init", "recurrent_kernel_init", "bias_init", "scale_init", "embedding_init"),
+    *("param_dtype", "unroll", "state_axes", "use_fast_variance"),
+    *("cell", "layers", "forward_rnn", "backward_rnn"),
+}
+_ADVICE = {
+    "time_major": "import it with time_major=False and pass time_major=True to unroll",
+    "return_carry": "inside a Sequential only outputs are passed on",
+    "dtype": "unroll computes in the dtype of the parameters, and in float32 at least",
+    "carry_init": "import it without, and pass the carry to unroll",
+    "keep_order": "unroll returns outputs in the order of xs; flip them where they are used",
+}
+
+
+def from_flax(
+    module: Any, variables: Mapping[str, Any] | None = None, *, shape: tuple[int, ...] | None = None
+) -> Imported:
+    """Reads a module of flax, linen or nnx, with its parameters.
+
+        jr.unroll(model, params, xs, mask=mask).outputs = mask ⊙ module(xs, seq_lengths)
+
+    It reads `SimpleCell`, `LSTMCell`, `OptimizedLSTMCell`, `GRUCell` and linen's `ConvLSTMCell`,
+    alone, in an `RNN` or in a `Bidirectional`; `Dense` or `Linear`, `Embed`, `LayerNorm` and
+    `Dropout`; and a `Sequential` of those and of functions that act on each step. A module of your
+    own is read part by part, each with its variables.
+
+    The carry of an LSTM is `(c, h)` in flax and `LSTMCarry(h, c)` here; that of the other cells is
+    h in flax. Masked outputs are zero here, where flax leaves what it computed from the padding. A
+    convolution without a bias, and a norm without a scale or an offset, get zeros and ones, which
+    training changes.
+
+    Args:
+        module: linen module, or nnx module with its parameters.
+        variables: `{"params": ...}` of a linen module; None for nnx.
+        shape: spatial axes of what a `ConvLSTMCell` reads, such as (28, 28).
+
+    Returns:
+        `Imported(model, params)`, the parameters as numpy arrays of the dtype that they have in
+        flax. `reverse=True` becomes `recurrent(cell, reverse=True)`.
+
+    Raises:
+        TypeError: `module` is not one of flax, `variables` are missing, or given for nnx.
+        ValueError: A module or an option of it has no counterpart here (`MGUCell`, another `dtype`
+            than that of the parameters, `reverse` without `keep_order`, a `carry_init`), an array
+            is missing, left over or has another shape, or `shape` is missing or not needed.
+
+    Example:
+        >>> import flax.linen as nn, jax, jax.numpy as jnp, jaxrnn as jr
+        >>> module, xs = nn.RNN(nn.GRUCell(4)), jnp.ones((2, 5, 3))
+        >>> variables = module.init(jax.random.key(0), xs)
+        >>> model, params, _ = jr.interop.from_flax(module, variables)
+        >>> model
+        gru(4)
+        >>> ys = jr.unroll(model, params, xs).outputs
+        >>> bool(jnp.allclose(ys, module.apply(variables, xs), atol=1e-6))
+        True
+    """
+    from flax import linen, nnx
+
+    if isinstance(module, linen.Module):
+        reader = _Reader(_linen_arrays(variables), layouts.LINEN, linen.Module, shape)
+    elif isinstance(module, nnx.Module):
+        if variables is not None:
+            raise TypeError("variables must be None for an nnx module, which holds its parameters")
+        reader = _Reader(_nnx_arrays(module), layouts.NNX, nnx.Module, shape)
+    else:
+        raise TypeError(f"module must be a module of flax.linen or flax.nnx, got {module!r}")
+    model, params = reader.read(module, "")
+    reader.finish()
+    return Imported(model, params)
+
+
+def _linen_arrays(variables: Any) -> Arrays:
+    from flax import core, linen, traverse_util
+
+    if not isinstance(variables, Mapping):
+        raise TypeError(
+            f"variables must be those of the linen module, {{'params': ...}}, got {variables!r}"
+        )
+    others = sorted(name for name, held in variables.items() if jax.tree.leaves(held))
+    if set(others) - {"params"}:
+        raise ValueError(f"variables must hold 'params' and nothing else, got {', '.join(others)}")
+    params = linen.meta.unbox(variables.get("params", {}))
+    return Arrays(traverse_util.flatten_dict(core.unfreeze(params), sep="/"), "the linen module")
+
+
+def _nnx_arrays(module: Any) -> Arrays:
+    from flax import nnx
+
+    _, params, _, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    left = ["/".join(map(str, path)) for path, _ in nnx.to_flat_state(others)]
+    if left:
+        raise ValueError(f"the nnx module has variables that are not nnx.Param: {', '.join(left)}")
+    arrays = {"/".join(map(str, path)): leaf[...] for path, leaf in nnx.to_flat_state(params)}
+    return Arrays(arrays, "the nnx module")
+
+
+class _Reader:
+    """Reads a module and its parts, each from the arrays below its path."""
+
+    def __init__(self, arrays, cell_layouts, module_class, shape):
+        self._arrays = arrays
+        self._layouts = cell_layouts
+        self._module_class = module_class
+        self._shape = shape
+        self._shape_was_read = False
+        self._readers: dict[str, Callable[[Any, str], tuple[Model, Any]]] = {
+            "SimpleCell": self._elman,
+            "LSTMCell": self._lstm,
+            "OptimizedLSTMCell": self._lstm,
+            "GRUCell": self._gru,
+            "ConvLSTMCell": self._conv_lstm,
+            "RNN": self._rnn,
+            "Bidirectional": self._bidirectional,
+            "Dense": self._dense,
+            "Linear": self._dense,
+            "Embed": self._embed,
+            "LayerNorm": self._layer_norm,
+            "Dropout": self._dropout,
+            "Sequential": self._sequential,
+        }
+
+    def read(self, module, path):
+        """The model and the parameters of a module whose arrays have names that begin with path."""
+        kind = type(module).__name__
+        if not type(module).__module__.startswith("flax.") or kind not in self._readers:
+            raise ValueError(
+                f"{_place(path)} must be one of {', '.join(self._readers)} of flax, got {kind}; "
+                "read the parts of a module of your own one by one, each with its variables"
+            )
+        return self._readers[kind](module, path)
+
+    def finish(self):
+        self._arrays.finish()
+        if self._shape is not None and not self._shape_was_read:
+            raise ValueError(f"shape must be None without a ConvLSTMCell, got {self._shape}")
+
+    def _cell(self, module, path, num_gates):
+        layout = self._layouts[type(module).__name__]
+        num_units = _num_units(module)
+        return layouts.read_cell(self._arrays, path, layout, num_units, num_gates)
+
+    def _elman(self, module, path):
+        _check_options(module, path, "activation_fn", "residual")
+        params = cells.ElmanParams(*self._cell(module, path, 1))
+        if module.residual:
+            shortcut = np.eye(_num_units(module), dtype=params.bias.dtype)
+            params = params._replace(recurrent_kernel=params.recurrent_kernel + shortcut)
+        model = cells.elman(_num_units(module), module.activation_fn, **_dtype(params))
+        return model, params
+
+    def _lstm(self, module, path):
+        _check_options(module, path, "activation_fn", "gate_fn")
+        params = cells.LSTMParams(*self._cell(module, path, 4))
+        return cells.lstm(_num_units(module), **_activations(module), **_dtype(params)), params
+
+    def _gru(self, module, path):
+        _check_options(module, path, "activation_fn", "gate_fn")
+        leaves = self._cell(module, path, 3)
+        num_units = _num_units(module)
+        if self._layouts is layouts.LINEN:
+            name = path + layouts.LINEN_GRU_RECURRENT_BIAS
+            recurrent_bias = self._arrays.take(name, num_units)
+        else:
+            recurrent_bias = np.zeros(num_units, leaves[0].dtype)
+        params = cells.GRUParams(*leaves, recurrent_bias)
+        return cells.gru(num_units, **_activations(module), **_dtype(params)), params
+
+    def _conv_lstm(self, module, path):
+        _check_options(module, path, "kernel_size", "use_bias")
+        if self._shape is None:
+            raise ValueError(
+                f"shape must be given, the spatial axes of what {_place(path)} reads, because a "
+                "ConvLSTMCell does not know them"
+            )
+        self._shape_was_read = True
+        num_units, axes = module.features, (None,) * len(module.kernel_size)
+        kernel = self._arrays.take(f"{path}ih/kernel", *axes, None, 4 * num_units)
+        recurrent_kernel = self._arrays.take(f"{path}hh/kernel", *axes, num_units, 4 * num_units)
+        # The step adds 1 to the forget gate, the third block here.
+        bias = np.repeat(np.array([0, 0, 1, 0], kernel.dtype), num_units)
+        if module.use_bias:
+            biases = (
+                self._arrays.take(f"{path}{name}/bias", 4 * num_units) for name in ("ih", "hh")
+            )
+            input_bias, recurrent_bias = biases
+            bias = input_bias + (recurrent_bias + bias)
+        leaves = (regrouped(leaf, "igfo", "ifgo") for leaf in (kernel, recurrent_kernel, bias))
+        params = cells.ConvLSTMParams(*leaves)
+        model = cells.conv_lstm(
+            num_units, tuple(self._shape), tuple(module.kernel_size), **_dtype(params)
+        )
+        return model, params
+
+    def _rnn(self, module, path):
+        _check_options(module, path, "reverse", "keep_order", "return_carry")
+        if module.reverse and not module.keep_order:
+            raise _unsupported(path, module, "keep_order", True)
+        cell, params = self.read(module.cell, self._below(module.cell, "cell", path))
+        return recurrent(cell, reverse=True) if module.reverse else cell, params
+
+    def _bidirectional(self, module, path):
+        _check_options(module, path, "merge_fn", "return_carry")
+        models, params = {}, {}
+        for name in ("forward", "backward"):
+            rnn = getattr(module, f"{name}_rnn")
+            if type(rnn).__name__ != "RNN":
+                raise ValueError(f"{name}_rnn of {_place(path)} must be an RNN, got {rnn}")
+            # What it says of order and time is not used: its caller says it again.
+            _check_options(rnn, path, "reverse", "keep_order", "return_carry", "time_major")
+            below = self._below(rnn, f"{name}_rnn", path)
+            models[name], params[name] = self.read(rnn.cell, self._below(rnn.cell, "cell", below))
+        default = inspect.signature(type(module).__init__).parameters["merge_fn"].default
+        names = {default: "concat", **{function: name for name, function in layouts.MERGES.items()}}
+        merge = names.get(module.merge_fn, module.merge_fn)
+        return layers.bidirectional(**models, merge=merge), layers.Directions(**params)
+
+    def _dense(self, module, path):
+        _check_options(module, path, "use_bias")
+        kernel = self._arrays.take(f"{path}kernel", None, None)
+        num_outputs = kernel.shape[1]
+        bias = self._arrays.take(f"{path}bias", num_outputs) if module.use_bias else None
+        params = layers.DenseParams(kernel, bias)
+        return layers.dense(num_outputs, use_bias=module.use_bias, **_dtype(params)), params
+
+    def _embed(self, module, path):
+        _check_options(module, path)
+        params = layers.EmbedParams(self._arrays.take(f"{path}embedding", None, module.features))
+        return layers.embed(module.features, **_dtype(params)), params
+
+    def _layer_norm(self, module, path):
+        _check_options(module, path, "epsilon", "use_scale", "use_bias")
+        used = {"scale": module.use_scale, "bias": module.use_bias}
+        leaves = {name: self._arrays.take(path + name, None) for name in used if used[name]}
+        if not leaves:
+            raise _unsupported(path, module, "use_scale", True)
+        width, dtype = next((leaf.size, leaf.dtype) for leaf in leaves.values())
+        params = layers.LayerNormParams(
+            leaves.get("scale", np.ones(width, dtype)), leaves.get("bias", np.zeros(width, dtype))
+        )
+        return layers.layer_norm(module.epsilon, **_dtype(params)), params
+
+    def _dropout(self, module, path):
+        _check_options(module, path, "rate")
+        return layers.dropout(float(module.rate)), ()
+
+    def _sequential(self, module, path):
+        _check_options(module, path)
+        models, params = [], []
+        for index, part in enumerate(module.layers):
+            is_function = not isinstance(part, self._module_class) and callable(part)
+            if is_function and models and _is_dense_without_activation(models[-1]):
+                options = {**made_by(models[-1]).options, "activation": part}
+                models[-1] = layers.dense(**options)
+                continue
+            if is_function:
+                model, leaves = layers.lift(part), ()
+            else:
+                model, leaves = self._part(part, self._below(part, self._part_name(index), path))
+            models.append(model)
+            params.append(leaves)
+        return layers.serial(*models), tuple(params)
+
+    def _part(self, part, path):
+        kind = type(part).__name__
+        if kind.endswith("Cell"):
+            raise ValueError(f"{_place(path)} must be an RNN of a cell in a Sequential, got {kind}")
+        if getattr(part, "return_carry", False):
+            raise _unsupported(path, part, "return_carry", False)
+        return self.read(part, path)
+
+    def _part_name(self, index):
+        return f"layers_{index}" if self._layouts is layouts.LINEN else f"layers/{index}"
+
+    def _below(self, part, name, path):
+        """The path of a part: linen names it by the field that holds it, or as its maker said."""
+        return f"{path}{getattr(part, 'name', None) or name}/"
+
+
+def _is_dense_without_activation(model):
+    made = made_by(model)
+    return made.factory == "dense" and made.options["activation"] is None
+
+
+def _num_units(module):
+    return getattr(module, "features", None) or module.hidden_features
+
+
+def _activations(module):
+    return {"activation": module.activation_fn, "gate_activation": module.gate_fn}
+
+
+def _dtype(params):
+    """The option `param_dtype`, if it is not the usual one."""
+    dtype = jax.tree.leaves(params)[0].dtype
+    return {} if dtype == np.float32 else {"param_dtype": dtype.type}
+
+
+def _check_options(module, path, *read):
+    """Raises for an option that is neither read, nor without meaning here, nor at its default."""
+    for name, parameter in inspect.signature(type(module).__init__).parameters.items():
+        if parameter.default is parameter.empty or name in _WITHOUT_MEANING or name in read:
+            continue
+        value = getattr(module, name, parameter.default)
+        if name == "dtype" and value is not None and jnp.dtype(value) == module.param_dtype:
+            continue
+        if value != parameter.default:
+            raise _unsupported(path, module, name, parameter.default)
+
+
+def _unsupported(path, module, name, supported):
+    advice = f": {_ADVICE[name]}" if name in _ADVICE else ""
+    return ValueError(
+        f"{name} of {_place(path)}, {type(module).__name__}, must be {_word(supported)}, "
+        f"got {_word(getattr(module, name))}{advice}"
+    )
+
+
+def _word(value):
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def _place(path):
+    return f"the part at {path.rstrip('/')!r}" if path else "module"

@@ -1,0 +1,321 @@
+"""Models as modules of torch, and carries as states of torch, both ways."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrnn.cells import ElmanCarry, GRUCarry, LSTMCarry
+from jaxrnn.interop._models import made_by
+from jaxrnn.interop._torch import (
+    FUNCTIONS,
+    NONLINEARITIES,
+    NUM_GATES,
+    as_numpy,
+    check_torch_has,
+)
+from jaxrnn.layers import Directions
+from jaxrnn.types import Carry, Model, Params
+
+
+class _Layer(NamedTuple):
+    """A layer of a stack that is no stack."""
+
+    model: Model
+    params: Params
+
+    def is_recurrent(self) -> bool:
+        return made_by(self.model).factory in {*NUM_GATES, "bidirectional"}
+
+
+def to_torch(model: Model, params: Params) -> Any:
+    """Writes a model as a module of torch.
+
+        to_torch(model, params)(xs) = jr.unroll(model, params, xs).outputs
+
+    An `elman`, `lstm` or `gru`, `bidirectional` of one, and a `serial` of equal ones with or
+    without the same `dropout` in between become an `RNN`, `LSTM` or `GRU`, which also returns its
+    last state. Any other `serial` becomes a `Sequential` that returns outputs alone. All modules
+    are `batch_first`. Of the two biases of torch, `bias_hh` is zero but for n of a GRU.
+
+    Args:
+        model: model of the factories above, `dense`, `embed`, `layer_norm`, `dropout` and `lift` of
+            a function that torch has as a module.
+        params: its parameters.
+
+    Returns:
+        The module, in evaluation mode, with the dtype of the parameters.
+
+    Raises:
+        ValueError: The model or one of its options has no counterpart in torch, or no factory made
+            it.
+
+    Example:
+        >>> import jax, jaxrnn as jr, torch
+        >>> model = jr.serial(jr.embed(8), jr.bidirectional(jr.lstm(4)), jr.dense(3))
+        >>> module = jr.interop.to_torch(model, model.init(jax.random.key(0), 100))
+        >>> module(torch.tensor([[3, 14, 15], [92, 65, 35]])).shape
+        torch.Size([2, 3, 3])
+    """
+    layers = list(_layers(model, params))
+    modules = []
+    while layers:
+        run = _same_module(layers)
+        modules += _recurrent(layers[:run]) if run else _stateless(layers[0])
+        del layers[: run or 1]
+    if len(modules) == 1:
+        return modules[0].eval()
+    from jaxrnn.interop._torch_stack import Stack
+
+    return Stack(*modules).eval()
+
+
+def _layers(model: Model, params: Params):
+    """The layers of a stack of stacks, one after another."""
+    factory, options = made_by(model)
+    if factory != "serial":
+        yield _Layer(model, params)
+        return
+    for layer, layer_params in zip(options["layers"], params, strict=True):
+        yield from _layers(layer, layer_params)
+
+
+def _same_module(layers: list[_Layer]) -> int:
+    """How many of the first layers are one recurrent module: equal ones, with equal dropout."""
+    if not layers[0].is_recurrent():
+        return 0
+    equal, length = layers[0].model, 1
+    between = [layer.model for layer in layers[1:2] if made_by(layer.model).factory == "dropout"]
+    stride = 1 + len(between)
+    while [layer.model for layer in layers[length : length + stride]] == [*between, equal]:
+        length += stride
+    return length
+
+
+def _tensor(array: Any) -> Any:
+    """A tensor of its own with these numbers; torch cannot read bfloat16 of numpy."""
+    import torch
+
+    array = np.asarray(array)
+    if array.dtype == jax.numpy.bfloat16:
+        return torch.tensor(array.astype(np.float32)).bfloat16()
+    return torch.tensor(array)
+
+
+def _loaded(module: Any, arrays: dict[str, Any]) -> Any:
+    """The module with these arrays, and with their dtype."""
+    tensors = {name: _tensor(array) for name, array in arrays.items()}
+    module.to(next(iter(tensors.values())).dtype)
+    module.load_state_dict(tensors)
+    return module
+
+
+def _recurrent(layers: list[_Layer]) -> list[Any]:
+    """One RNN, LSTM or GRU."""
+    from torch import nn
+
+    rates = {made_by(layer.model).options["rate"] for layer in layers if not layer.is_recurrent()}
+    if any(
+        made_by(layer.model).options["variational"] for layer in layers if not layer.is_recurrent()
+    ):
+        raise ValueError("torch has no dropout with variational=True")
+    layers = [layer for layer in layers if layer.is_recurrent()]
+    directions = [_directions(layer) for layer in layers]
+    cell = directions[0][0].model
+    kind, options = made_by(cell)
+    check_torch_has(cell)
+    arrays = {}
+    for index, each in enumerate(directions):
+        for layer, direction in zip(each, ("", "_reverse"), strict=False):
+            for name, array in _weights(kind, layer.params).items():
+                arrays[f"{name}_l{index}{direction}"] = array
+    more = {"proj_size": options["projection"] or 0} if kind == "lstm" else {}
+    if kind == "elman":
+        names = {function: name for name, function in NONLINEARITIES.items()}
+        more = {"nonlinearity": names[options["activation"]]}
+    module = getattr(nn, {"elman": "RNN", "lstm": "LSTM", "gru": "GRU"}[kind])(
+        arrays["weight_ih_l0"].shape[1],
+        options["num_units"],
+        len(layers),
+        batch_first=True,
+        bidirectional=len(directions[0]) == 2,
+        dropout=rates.pop() if rates else 0.0,
+        **more,
+    )
+    return [_loaded(module, arrays)]
+
+
+def _directions(layer: _Layer) -> list[_Layer]:
+    """The cells of a recurrent layer with their parameters: one, or two that are equal."""
+    factory, options = made_by(layer.model)
+    if factory != "bidirectional":
+        return [layer]
+    forward, backward = options["forward"], options["backward"] or options["forward"]
+    if made_by(forward).factory not in NUM_GATES or forward != backward:
+        raise ValueError(
+            f"torch reads in both directions with equal elman, lstm or gru, got {layer.model}"
+        )
+    if options["merge"] != "concat":
+        raise ValueError(f"torch has no merge={options['merge']!r}, got {layer.model}")
+    return [_Layer(forward, params) for params in layer.params]
+
+
+def _weights(kind: str, params: Any) -> dict[str, Any]:
+    """The arrays of one layer and direction, with what torch adds to n of a GRU in `bias_hh`."""
+    bias = np.asarray(params.bias)
+    recurrent_bias = np.zeros_like(bias)
+    if kind == "gru":
+        recurrent_bias[2 * len(params.recurrent_bias) :] = params.recurrent_bias
+    arrays = {
+        "weight_ih": np.asarray(params.kernel).T,
+        "weight_hh": np.asarray(params.recurrent_kernel).T,
+        "bias_ih": bias,
+        "bias_hh": recurrent_bias,
+    }
+    if kind == "lstm" and params.projection_kernel is not None:
+        arrays["weight_hr"] = np.asarray(params.projection_kernel).T
+    return arrays
+
+
+def _stateless(layer: _Layer) -> list[Any]:
+    """The modules of a layer without memory."""
+    from torch import nn
+
+    params: Any = layer.params
+    factory, options = made_by(layer.model)
+    if factory == "dense":
+        arrays = {"weight": np.asarray(params.kernel).T}
+        if options["use_bias"]:
+            arrays["bias"] = params.bias
+        module = nn.Linear(*params.kernel.shape, bias=options["use_bias"])
+        activation = options["activation"]
+        return [_loaded(module, arrays)] + (
+            [_function(activation, layer.model)] if activation else []
+        )
+    if factory == "embed":
+        return [_loaded(nn.Embedding(*params.table.shape), {"weight": params.table})]
+    if factory == "layer_norm":
+        module = nn.LayerNorm(params.scale.shape[0], eps=options["epsilon"])
+        return [_loaded(module, {"weight": params.scale, "bias": params.offset})]
+    if factory == "dropout" and not options["variational"]:
+        return [nn.Dropout(options["rate"])]
+    if factory == "lift":
+        return [_function(options["function"], layer.model)]
+    raise ValueError(f"torch has no module for {layer.model}")
+
+
+def _function(function: Any, model: Model) -> Any:
+    from torch import nn
+
+    for name, known in FUNCTIONS.items():
+        if known is function:
+            return getattr(nn, name)()
+    raise ValueError(
+        f"torch has no module for the function of {model}; it has {', '.join(FUNCTIONS)}"
+    )
+
+
+# Carries
+
+_CARRIES = {"elman": ElmanCarry, "lstm": LSTMCarry, "gru": GRUCarry}
+
+
+def carry_from_torch(model: Model, state: Any) -> Carry:
+    """Reads the state of an RNN, LSTM or GRU of torch as the carry of its model.
+
+    Args:
+        model: model of the module, as `from_torch` returns it.
+        state: h of shape `[layers * directions, *batch, H]`, or `(h, c)` of an LSTM; tensors or
+            arrays.
+
+    Returns:
+        The carry, with leaves `[*batch, H]`.
+
+    Raises:
+        ValueError: The number of layers and directions is not that of the model, or the number of
+            arrays is not that of the cell.
+
+    Example:
+        >>> import jaxrnn as jr, torch
+        >>> lstm = torch.nn.LSTM(3, 4, bidirectional=True)
+        >>> _, state = lstm(torch.ones(5, 2, 3))
+        >>> carry = jr.interop.carry_from_torch(jr.bidirectional(jr.lstm(4)), state)
+        >>> carry.forward.h.shape
+        (2, 4)
+    """
+    parts = state if isinstance(state, tuple | list) else (state,)
+    leaves = [as_numpy(part, "state") for part in parts]
+    cells = list(_cells(model))
+    if any(len(leaf) != len(cells) for leaf in leaves):
+        raise ValueError(
+            f"state must have {len(cells)} layers and directions, those of {model}, got "
+            f"{[len(leaf) for leaf in leaves]}"
+        )
+    carries = iter(zip(cells, *leaves, strict=True))
+
+    def read(model):
+        factory, options = made_by(model)
+        if factory == "serial":
+            return tuple(read(layer) for layer in options["layers"])
+        if factory == "bidirectional":
+            forward = read(options["forward"])
+            return Directions(forward, read(options["backward"] or options["forward"]))
+        if factory not in _CARRIES:
+            return ()
+        _, *arrays = next(carries)
+        if len(arrays) != len(_CARRIES[factory]._fields):
+            raise ValueError(f"state must have the parts of {model}, got {len(arrays)} of them")
+        return _CARRIES[factory](*arrays)
+
+    return read(model)
+
+
+def carry_to_torch(model: Model, carry: Carry) -> Any:
+    """Writes a carry as the state of the RNN, LSTM or GRU of torch that `to_torch` makes.
+
+    Args:
+        model: `elman`, `lstm` or `gru`, `bidirectional` of one, or a `serial` of those.
+        carry: its carry, with leaves `[*batch, H]`.
+
+    Returns:
+        The tensor h `[layers * directions, *batch, H]`, or `(h, c)` for an LSTM.
+
+    Raises:
+        ValueError: The model has cells of several kinds, or others than these.
+
+    Example:
+        >>> import jax, jaxrnn as jr
+        >>> cell = jr.gru(4)
+        >>> carry = cell.initial_carry(cell.init(jax.random.key(0), 3), (2,))
+        >>> jr.interop.carry_to_torch(cell, carry).shape
+        torch.Size([1, 2, 4])
+    """
+    import torch
+
+    kinds = {made_by(cell).factory for cell in _cells(model)}
+    if len(kinds) != 1:
+        raise ValueError(f"model must have one kind of cell, elman, lstm or gru, got {model}")
+    parts = [
+        leaf
+        for leaf in jax.tree.leaves(carry, is_leaf=lambda node: type(node) in _CARRIES.values())
+        if type(leaf) in _CARRIES.values()
+    ]
+    stacked = [
+        torch.stack([_tensor(leaf) for leaf in leaves]) for leaves in zip(*parts, strict=True)
+    ]
+    return stacked[0] if len(stacked) == 1 else tuple(stacked)
+
+
+def _cells(model: Model):
+    """The cells of a stack, layer by layer, and in each forwards and backwards."""
+    factory, options = made_by(model)
+    if factory == "serial":
+        for layer in options["layers"]:
+            yield from _cells(layer)
+    elif factory == "bidirectional":
+        yield from _cells(options["forward"])
+        yield from _cells(options["backward"] or options["forward"])
+    elif factory in _CARRIES:
+        yield model
+    elif factory not in ("dropout", "lift", "dense", "embed", "layer_norm"):
+        raise ValueError(f"torch has no state for {model}")
