@@ -13,6 +13,8 @@ from jaxrnn.interop._flax_export import to_flax as to_flax
 from jaxrnn.interop._flax_export import to_nnx as to_nnx
 from jaxrnn.interop._flax_import import from_flax as from_flax
 from jaxrnn.interop._imported import Imported as Imported
+from jaxrnn.interop._mamba import from_mamba as from_mamba
+from jaxrnn.interop._mamba_export import to_mamba as to_mamba
 from jaxrnn.interop._onnx_read import from_onnx as from_onnx
 from jaxrnn.interop._onnx_write import to_onnx as to_onnx
 from jaxrnn.interop._torch import from_torch as from_torch
@@ -28,11 +30,13 @@ __all__ = [
     "carry_to_torch",
     "export_model",
     "from_flax",
+    "from_mamba",
     "from_onnx",
     "from_torch",
     "load_params",
     "save_params",
     "to_flax",
+    "to_mamba",
     "to_nnx",
     "to_onnx",
     "to_torch",
