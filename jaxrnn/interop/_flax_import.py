@@ -324,9 +324,11 @@ def _check_options(module, path, *read):
         if parameter.default is parameter.empty or name in _WITHOUT_MEANING or name in read:
             continue
         value = getattr(module, name, parameter.default)
-        if name == "dtype" and value is not None and jnp.dtype(value) == module.param_dtype:
-            continue
-        if value != parameter.default:
+        if name == "dtype":
+            # None is that of the parameters.
+            if value is not None and jnp.dtype(value) != jnp.dtype(module.param_dtype):
+                raise _unsupported(path, module, name, jnp.dtype(module.param_dtype))
+        elif value != parameter.default:
             raise _unsupported(path, module, name, parameter.default)
 
 
