@@ -20,9 +20,18 @@ class MissingKey:
 
     Attributes:
         asked_by: the name of the training step, for the error.
+        advice: what its caller can do, for the error.
     """
 
     asked_by: str
+    advice: str = (
+        "pass key=jax.random.key(...), or pass key=None to unroll inside the loss for the "
+        "deterministic model."
+    )
+
+
+class DrawsNoise(ValueError):
+    """A model that draws noise was run with a `MissingKey`."""
 
 
 def checked_key(key: Key) -> Key:
@@ -80,13 +89,10 @@ def drawing_key(key: Key, name: str) -> Key:
         name: name of the model that draws noise, for the error.
 
     Raises:
-        ValueError: A training step was called without a key although `name` draws noise.
+        DrawsNoise: A training step was called without a key although `name` draws noise.
     """
     if isinstance(key, MissingKey):
-        raise ValueError(
-            f"{name} draws noise but {key.asked_by} got no key: pass key=jax.random.key(...), "
-            "or pass key=None to unroll inside the loss for the deterministic model."
-        )
+        raise DrawsNoise(f"{name} draws noise but {key.asked_by} got no key: {key.advice}")
     return key
 
 

@@ -4,6 +4,9 @@ Nothing here is imported by the rest of the library, and each framework is impor
 that are named after it, when they are called.
 """
 
+import importlib
+from typing import Any
+
 from jaxrnn.interop._export import Programs as Programs
 from jaxrnn.interop._export import export_model as export_model
 from jaxrnn.interop._files import load_params as load_params
@@ -45,3 +48,12 @@ __all__ = [
     "to_onnx",
     "to_torch",
 ]
+
+
+_MODULES = ("linen", "nnx")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -188,8 +188,10 @@ class _Writer:
         return _Written(self._make("RNN", None, cell, **options), _below("cell", arrays))
 
     def _cell(self, name, num_units, params, **options):
-        num_inputs, dtype = params.kernel.shape[0], params.kernel.dtype
-        cell = self._make(name, num_inputs, num_units, param_dtype=dtype, **options)
+        num_inputs = params.kernel.shape[0]
+        # None is the dtype of the parameters; nnx's SimpleCell would compute in float32.
+        dtypes = {"param_dtype": params.kernel.dtype, "dtype": None}
+        cell = self._make(name, num_inputs, num_units, **dtypes, **options)
         return _Written(cell, dict(layouts.write_cell(params, self._layouts[name])))
 
     def _elman(self, options, params):

@@ -8,12 +8,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrnn import cells, layers
+from jaxrnn.cells import (
+    ConvLSTMParams,
+    ElmanParams,
+    GRUParams,
+    LSTMParams,
+    conv_lstm,
+    elman,
+    gru,
+    lstm,
+)
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.interop import _flax_layouts as layouts
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays, Imported
 from jaxrnn.interop._models import made_by
+from jaxrnn.layers import (
+    DenseParams,
+    Directions,
+    EmbedParams,
+    LayerNormParams,
+    bidirectional,
+    dense,
+    dropout,
+    embed,
+    layer_norm,
+    lift,
+    serial,
+)
 from jaxrnn.types import Model
 
 # Options that say nothing about the function: sizes that the arrays have too, how parameters are
@@ -164,17 +186,17 @@ class _Reader:
 
     def _elman(self, module, path):
         _check_options(module, path, "activation_fn", "residual")
-        params = cells.ElmanParams(*self._cell(module, path, 1))
+        params = ElmanParams(*self._cell(module, path, 1))
         if module.residual:
             shortcut = np.eye(_num_units(module), dtype=params.bias.dtype)
             params = params._replace(recurrent_kernel=params.recurrent_kernel + shortcut)
-        model = cells.elman(_num_units(module), module.activation_fn, **_dtype(params))
+        model = elman(_num_units(module), module.activation_fn, **_dtype(params))
         return model, params
 
     def _lstm(self, module, path):
         _check_options(module, path, "activation_fn", "gate_fn")
-        params = cells.LSTMParams(*self._cell(module, path, 4))
-        return cells.lstm(_num_units(module), **_activations(module), **_dtype(params)), params
+        params = LSTMParams(*self._cell(module, path, 4))
+        return lstm(_num_units(module), **_activations(module), **_dtype(params)), params
 
     def _gru(self, module, path):
         _check_options(module, path, "activation_fn", "gate_fn")
@@ -185,8 +207,8 @@ class _Reader:
             recurrent_bias = self._arrays.take(name, num_units)
         else:
             recurrent_bias = np.zeros(num_units, leaves[0].dtype)
-        params = cells.GRUParams(*leaves, recurrent_bias)
-        return cells.gru(num_units, **_activations(module), **_dtype(params)), params
+        params = GRUParams(*leaves, recurrent_bias)
+        return gru(num_units, **_activations(module), **_dtype(params)), params
 
     def _conv_lstm(self, module, path):
         _check_options(module, path, "kernel_size", "use_bias")
@@ -208,8 +230,8 @@ class _Reader:
             input_bias, recurrent_bias = biases
             bias = input_bias + (recurrent_bias + bias)
         leaves = (regrouped(leaf, "igfo", "ifgo") for leaf in (kernel, recurrent_kernel, bias))
-        params = cells.ConvLSTMParams(*leaves)
-        model = cells.conv_lstm(
+        params = ConvLSTMParams(*leaves)
+        model = conv_lstm(
             num_units, tuple(self._shape), tuple(module.kernel_size), **_dtype(params)
         )
         return model, params
@@ -235,20 +257,22 @@ class _Reader:
         default = inspect.signature(type(module).__init__).parameters["merge_fn"].default
         names = {default: "concat", **{function: name for name, function in layouts.MERGES.items()}}
         merge = names.get(module.merge_fn, module.merge_fn)
-        return layers.bidirectional(**models, merge=merge), layers.Directions(**params)
+        if models["forward"] == models["backward"]:
+            del models["backward"]
+        return bidirectional(**models, merge=merge), Directions(**params)
 
     def _dense(self, module, path):
         _check_options(module, path, "use_bias")
         kernel = self._arrays.take(f"{path}kernel", None, None)
         num_outputs = kernel.shape[1]
         bias = self._arrays.take(f"{path}bias", num_outputs) if module.use_bias else None
-        params = layers.DenseParams(kernel, bias)
-        return layers.dense(num_outputs, use_bias=module.use_bias, **_dtype(params)), params
+        params = DenseParams(kernel, bias)
+        return dense(num_outputs, use_bias=module.use_bias, **_dtype(params)), params
 
     def _embed(self, module, path):
         _check_options(module, path)
-        params = layers.EmbedParams(self._arrays.take(f"{path}embedding", None, module.features))
-        return layers.embed(module.features, **_dtype(params)), params
+        params = EmbedParams(self._arrays.take(f"{path}embedding", None, module.features))
+        return embed(module.features, **_dtype(params)), params
 
     def _layer_norm(self, module, path):
         _check_options(module, path, "epsilon", "use_scale", "use_bias")
@@ -257,14 +281,14 @@ class _Reader:
         if not leaves:
             raise _unsupported(path, module, "use_scale", True)
         width, dtype = next((leaf.size, leaf.dtype) for leaf in leaves.values())
-        params = layers.LayerNormParams(
+        params = LayerNormParams(
             leaves.get("scale", np.ones(width, dtype)), leaves.get("bias", np.zeros(width, dtype))
         )
-        return layers.layer_norm(module.epsilon, **_dtype(params)), params
+        return layer_norm(module.epsilon, **_dtype(params)), params
 
     def _dropout(self, module, path):
         _check_options(module, path, "rate")
-        return layers.dropout(float(module.rate)), ()
+        return dropout(float(module.rate)), ()
 
     def _sequential(self, module, path):
         _check_options(module, path)
@@ -273,15 +297,15 @@ class _Reader:
             is_function = not isinstance(part, self._module_class) and callable(part)
             if is_function and models and _is_dense_without_activation(models[-1]):
                 options = {**made_by(models[-1]).options, "activation": part}
-                models[-1] = layers.dense(**options)
+                models[-1] = dense(**options)
                 continue
             if is_function:
-                model, leaves = layers.lift(part), ()
+                model, leaves = lift(part), ()
             else:
                 model, leaves = self._part(part, self._below(part, self._part_name(index), path))
             models.append(model)
             params.append(leaves)
-        return layers.serial(*models), tuple(params)
+        return serial(*models), tuple(params)
 
     def _part(self, part, path):
         kind = type(part).__name__
@@ -315,7 +339,7 @@ def _activations(module):
 def _dtype(params):
     """The option `param_dtype`, if it is not the usual one."""
     dtype = jax.tree.leaves(params)[0].dtype
-    return {} if dtype == np.float32 else {"param_dtype": dtype.type}
+    return {} if dtype == np.float32 else {"param_dtype": getattr(jnp, dtype.name)}
 
 
 def _check_options(module, path, *read):
@@ -324,9 +348,11 @@ def _check_options(module, path, *read):
         if parameter.default is parameter.empty or name in _WITHOUT_MEANING or name in read:
             continue
         value = getattr(module, name, parameter.default)
-        if name == "dtype" and value is not None and jnp.dtype(value) == module.param_dtype:
-            continue
-        if value != parameter.default:
+        if name == "dtype":
+            # None is that of the parameters.
+            if value is not None and jnp.dtype(value) != jnp.dtype(module.param_dtype):
+                raise _unsupported(path, module, name, jnp.dtype(module.param_dtype))
+        elif value != parameter.default:
             raise _unsupported(path, module, name, parameter.default)
 
 
