@@ -10,7 +10,6 @@ from jaxrnn.mixers._mamba import MambaParams as MambaParams
 from jaxrnn.mixers._mamba import mamba as mamba
 from jaxrnn.mixers._mamba2 import Mamba2Carry as Mamba2Carry
 from jaxrnn.mixers._mamba2 import Mamba2Params as Mamba2Params
-from jaxrnn.mixers._mamba2 import SSDParams as SSDParams
 from jaxrnn.mixers._mamba2 import mamba2 as mamba2
 from jaxrnn.mixers._mlstm import MLSTMCarry as MLSTMCarry
 from jaxrnn.mixers._mlstm import MLSTMParams as MLSTMParams
@@ -21,4 +20,5 @@ from jaxrnn.mixers._s4.s4 import s4 as s4
 from jaxrnn.mixers._self_attention import KeyValue as KeyValue
 from jaxrnn.mixers._self_attention import SelfAttentionParams as SelfAttentionParams
 from jaxrnn.mixers._self_attention import self_attention as self_attention
+from jaxrnn.mixers._ssd import SSDParams as SSDParams
 from jaxrnn.mixers._window import Window as Window

@@ -20,14 +20,22 @@ from jaxrnn.types import Evaluator, Layer, Rollout
 class MambaParams(NamedTuple):
     """`kernel [D, 2*H]` (blocks u, z), `conv`, `ssm` and `output_kernel [H, D]`.
 
-    `conv` is `CausalConvParams` and `ssm` is `S6Params`, both of width H.
+    `conv` is `CausalConvParams` and `ssm` is `S6Params`, both of width H; `bias [2*H]` and
+    `output_bias [D]`, or None.
     """
 
     kernel: Any
     conv: Any
     ssm: Any
     output_kernel: Any
-    roles = {"kernel": "input", "output_kernel": "readout"}
+    bias: Any = None
+    output_bias: Any = None
+    roles = {
+        "kernel": "input",
+        "bias": "input",
+        "output_kernel": "readout",
+        "output_bias": "readout",
+    }
 
 
 class MambaCarry(NamedTuple):
@@ -44,6 +52,8 @@ def mamba(
     expansion: int = 2,
     conv_width: int = 4,
     dt_rank: int | None = None,
+    use_bias: bool = False,
+    use_conv_bias: bool = True,
     discretization: str = "euler",
     step_rescale: float = 1.0,
     evaluator: Evaluator | None = None,
@@ -64,6 +74,8 @@ def mamba(
         expansion: H = expansion * D.
         conv_width: width of the convolution, in real steps of the sequence.
         dt_rank: rank of the projection that makes Δ; None is ⌈D/16⌉.
+        use_bias: whether W and W_output have a bias, which starts at zero.
+        use_conv_bias: whether the convolution has a bias.
         discretization: as in `s6`: "euler", which the paper's code uses, or "zoh".
         step_rescale: factor of every Δ, as in `s6`; the convolution still counts samples.
         evaluator: how the recurrence is evaluated; None is chunks of √T steps.
@@ -74,7 +86,8 @@ def mamba(
         H N numbers.
 
     Raises:
-        TypeError: A size is not an int, or `step_rescale` is not a float.
+        TypeError: A size is not an int, `use_bias` or `use_conv_bias` is not a bool, or
+            `step_rescale` is not a float.
         ValueError: A size is below 1, `discretization` is neither "euler" nor "zoh", or
             `step_rescale` is not above 0.
 
@@ -88,6 +101,8 @@ def mamba(
     """
     checks.positive(expansion, "expansion")
     checks.positive(conv_width, "conv_width")
+    checks.boolean(use_bias, "use_bias")
+    checks.boolean(use_conv_bias, "use_conv_bias")
     options: dict[str, Any] = {
         "discretization": discretization,
         "step_rescale": step_rescale,
@@ -103,10 +118,12 @@ def mamba(
         num_units = expansion * num_inputs
         rank = -(-num_inputs // 16) if dt_rank is None else dt_rank
         return MambaParams(
-            initializers.input_kernel(keys[0], num_inputs, 2 * num_units, param_dtype),
-            causal_conv.init(keys[1], conv_width, num_units, True, param_dtype),
-            s6(state_size, dt_rank=rank, **options).init(keys[2], num_units),
-            initializers.input_kernel(keys[3], num_units, num_inputs, param_dtype),
+            kernel=initializers.input_kernel(keys[0], num_inputs, 2 * num_units, param_dtype),
+            conv=causal_conv.init(keys[1], conv_width, num_units, use_conv_bias, param_dtype),
+            ssm=s6(state_size, dt_rank=rank, **options).init(keys[2], num_units),
+            output_kernel=initializers.input_kernel(keys[3], num_units, num_inputs, param_dtype),
+            bias=jnp.zeros(2 * num_units, param_dtype) if use_bias else None,
+            output_bias=jnp.zeros(num_inputs, param_dtype) if use_bias else None,
         )
 
     def initial_carry(params, batch_shape=()):
@@ -119,11 +136,17 @@ def mamba(
         del key
         checks.width(steps.xs, params.kernel)
         xs = in_compute_dtype(params, steps.xs)
-        u, z = jnp.split(xs @ params.kernel, 2, axis=-1)
+        u, z = jnp.split(affine(xs, params.kernel, params.bias), 2, axis=-1)
         conv_carry, ssm_carry = parts_of(carry)
         window, u = causal_conv.convolve(params.conv, conv_carry, steps._replace(xs=u))
         rollout = evaluate(cell, params.ssm, ssm_carry, steps._replace(xs=jax.nn.silu(u)))
-        ys = rollout.outputs * jax.nn.silu(z) @ params.output_kernel
+        gated = rollout.outputs * jax.nn.silu(z)
+        ys = affine(gated, params.output_kernel, params.output_bias)
         return Rollout(MambaCarry(window, rollout.carry), ys, rollout.info)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
+
+
+def affine(xs: Any, kernel: Any, bias: Any) -> Any:
+    """x W + b, or x W where b is None."""
+    return xs @ kernel if bias is None else xs @ kernel + bias

@@ -18,6 +18,11 @@ def oracle(params, xs, mask, reset):
     """One row: the published code's `step`, with padding left out and everything new at a reset."""
     params = jax.tree.map(np.asarray, params)
     ssm, outputs = params.ssm, []
+    zero = np.zeros(1)
+    bias, conv_bias, output_bias = (
+        zero if bias is None else bias
+        for bias in (params.bias, params.conv.bias, params.output_bias)
+    )
     rank, num_units = ssm.dt_kernel.shape
     past, h = [], np.zeros(ssm.a_log.shape)
     for x, real, new in zip(np.asarray(xs), mask, reset, strict=True):
@@ -26,23 +31,25 @@ def oracle(params, xs, mask, reset):
         if not real:
             outputs.append(0 * x)
             continue
-        u, z = np.split(x @ params.kernel, 2)
+        u, z = np.split(x @ params.kernel + bias, 2)
         past.append(u)
         filled = [np.zeros(num_units)] * WIDTH + past
-        u = silu(np.sum(params.conv.kernel * np.array(filled[-WIDTH:]), axis=0) + params.conv.bias)
+        u = silu(np.sum(params.conv.kernel * np.array(filled[-WIDTH:]), axis=0) + conv_bias)
         delta, b, c = np.split(u @ ssm.kernel, [rank, rank + N])
         dt = np.log1p(np.exp(delta @ ssm.dt_kernel + ssm.dt_bias))
         h = np.exp(dt[:, None] * -np.exp(ssm.a_log)) * h + np.outer(dt * u, b)
-        outputs.append((h @ c + ssm.skip * u) * silu(z) @ params.output_kernel)
+        y = (h @ c + ssm.skip * u) * silu(z) @ params.output_kernel
+        outputs.append(y + output_bias)
     return np.array(outputs), h
 
 
 def make(dtype=jnp.float64, **options):
     layer = jr.mamba(N, dt_rank=R, conv_width=WIDTH, param_dtype=dtype, **options)
     params = layer.init(jax.random.key(0), D)
-    bias = jax.random.normal(jax.random.key(5), params.conv.bias.shape, dtype)
+    if params.conv.bias is not None:
+        bias = jax.random.normal(jax.random.key(5), params.conv.bias.shape, dtype)
+        params = params._replace(conv=params.conv._replace(bias=bias))
     params = params._replace(
-        conv=params.conv._replace(bias=bias),
         ssm=params.ssm._replace(dt_bias=params.ssm.dt_bias + 2),
     )
     xs = jax.random.normal(jax.random.key(1), (BATCH, T, D), dtype)
@@ -57,6 +64,24 @@ def test_masks_and_resets_anywhere(x64):
         want, h = oracle(params, xs[row], mask[row], reset[row])
         np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-10, atol=1e-13)
         np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-10)
+
+
+def test_biases_anywhere(x64):
+    layer, params, xs, mask, reset = make(use_bias=True)
+    assert not params.bias.any() and not params.output_bias.any()
+    keys = jax.random.split(jax.random.key(6))
+    params = params._replace(
+        bias=jax.random.normal(keys[0], params.bias.shape),
+        output_bias=jax.random.normal(keys[1], params.output_bias.shape),
+    )
+    plain, *_ = make(use_bias=True, use_conv_bias=False)
+    unbiased = params._replace(conv=params.conv._replace(bias=None))
+    for model, values in ((layer, params), (plain, unbiased)):
+        rollout = jr.unroll(model, values, xs, mask=mask, reset=reset)
+        for row in range(BATCH):
+            want, h = oracle(values, xs[row], mask[row], reset[row])
+            np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-10, atol=1e-13)
+            np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-10)
 
 
 def test_any_evaluator_gives_the_same(x64):

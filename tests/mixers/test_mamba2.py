@@ -5,7 +5,7 @@ import pytest
 from support.compiler import temporary_bytes
 
 import jaxrnn as jr
-from jaxrnn.mixers._mamba2 import ssd
+from jaxrnn.mixers._ssd import ssd
 from jaxrnn.testing import check_layer
 
 D, N, P, WIDTH, T, BATCH = 3, 2, 3, 3, 11, 3
@@ -20,20 +20,24 @@ def silu(u):
     return u / (1 + np.exp(-u))
 
 
-def recurrence(params, xs):
+def recurrence(params, xs, groups=1, dt_limit=(0, np.inf)):
     """(u, B, C, δ) of one row, head after head."""
     num_heads = len(params.a_log)
-    width = (xs.shape[1] - 2 * N - num_heads) // num_heads
+    width = (xs.shape[1] - 2 * groups * N - num_heads) // num_heads
     states = np.zeros((num_heads, width, N))
+    skips = params.skip.reshape(num_heads, -1)
     outputs = []
     for x in xs:
-        u, b, c, delta = np.split(x, np.cumsum([num_heads * width, N, N]))
+        u, b, c, delta = np.split(x, np.cumsum([num_heads * width, groups * N, groups * N]))
+        b, c = b.reshape(groups, N), c.reshape(groups, N)
         y = np.zeros((num_heads, width))
         for h in range(num_heads):
-            dt = softplus(delta[h] + params.dt_bias[h])
+            dt = min(max(softplus(delta[h] + params.dt_bias[h]), dt_limit[0]), dt_limit[1])
             head = u[h * width : (h + 1) * width]
-            states[h] = np.exp(-dt * np.exp(params.a_log[h])) * states[h] + np.outer(dt * head, b)
-            y[h] = states[h] @ c + params.skip[h] * head
+            group = h * groups // num_heads
+            decay = np.exp(-dt * np.exp(params.a_log[h]))
+            states[h] = decay * states[h] + np.outer(dt * head, b[group])
+            y[h] = states[h] @ c[group] + skips[h] * head
         outputs.append(y.ravel())
     return np.array(outputs), states
 
@@ -55,23 +59,40 @@ def masked_attention(params, xs):
     return np.concatenate(ys, axis=1)
 
 
-def oracle(params, xs, mask, reset):
+def normalised(y, groups, epsilon):
+    y = y.reshape(groups, -1)
+    return (y / np.sqrt(np.mean(y**2, axis=1, keepdims=True) + epsilon)).ravel()
+
+
+def oracle(
+    params, xs, mask, reset, groups=1, norm="after_gate", epsilon=1e-5, dt_limit=(0, np.inf)
+):
     """One row of the mixer, sequence after sequence, over their real steps alone."""
     params = jax.tree.map(np.asarray, params)
-    num_units, num_mixed = len(params.norm_scale), params.conv.kernel.shape[1]
+    zero = np.zeros(1)
+    bias, conv_bias, output_bias = (
+        zero if bias is None else bias
+        for bias in (params.bias, params.conv.bias, params.output_bias)
+    )
+    num_units, num_mixed = len(params.output_kernel), params.conv.kernel.shape[1]
     outputs, last = np.zeros_like(xs), np.zeros((len(params.ssm.a_log), P, N))
     for sequence in np.split(np.arange(len(xs)), np.flatnonzero(reset)):
         steps = sequence[mask[sequence]]
-        z, v, delta = np.split(xs[steps] @ params.kernel, [num_units, num_units + num_mixed], 1)
+        blocks = [num_units, num_units + num_mixed]
+        z, v, delta = np.split(xs[steps] @ params.kernel + bias, blocks, 1)
         padded = np.concatenate([np.zeros((WIDTH - 1, num_mixed)), v])
         windows = [padded[t : t + WIDTH] for t in range(len(steps))]
-        v = [silu((window * params.conv.kernel).sum(0) + params.conv.bias) for window in windows]
+        v = [silu((window * params.conv.kernel).sum(0) + conv_bias) for window in windows]
         joined = np.concatenate([np.reshape(v, (len(steps), num_mixed)), delta], axis=1)
-        ys, last = recurrence(params.ssm, joined)
-        for t, y, gate in zip(steps, ys, z, strict=True):
-            y = y * silu(gate)
-            y = y / np.sqrt(np.mean(y**2) + 1e-5) * params.norm_scale
-            outputs[t] = y @ params.output_kernel
+        ys, last = recurrence(params.ssm, joined, groups, dt_limit)
+        for t, y, gate in zip(steps, ys, silu(z), strict=True):
+            if norm == "after_gate":
+                y = normalised(y * gate, groups, epsilon) * params.norm_scale
+            elif norm == "before_gate":
+                y = normalised(y, groups, epsilon) * params.norm_scale * gate
+            else:
+                y = y * gate
+            outputs[t] = y @ params.output_kernel + output_bias
     return outputs, last
 
 
@@ -102,6 +123,61 @@ def test_masks_and_resets_anywhere(x64, chunk_size):
         want, h = oracle(params, np.asarray(xs[row]), mask[row], reset[row])
         np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-9, atol=1e-14)
+
+
+VARIANTS = {
+    "groups and biases": {"num_groups": 2, "use_bias": True, "norm_epsilon": 0.1},
+    "norm before the gate": {"num_groups": 2, "norm": "before_gate", "use_conv_bias": False},
+    "all others": {"norm": None, "skip_per_feature": True, "dt_limit": (0.5, 1.5)},
+}
+
+
+def variant(name, evaluator, dtype=jnp.float64):
+    """A model of four heads of width 3, with all parameters random."""
+    options = VARIANTS[name] | {"evaluator": evaluator, "param_dtype": dtype}
+    layer = jr.mamba2(N, head_width=P, expansion=4, conv_width=WIDTH, **options)
+    leaves, tree = jax.tree.flatten(layer.init(jax.random.key(0), D))
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    drawn = [
+        jax.random.normal(key, leaf.shape, dtype) for key, leaf in zip(keys, leaves, strict=True)
+    ]
+    return layer, jax.tree.unflatten(tree, drawn)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("evaluator", [jr.sequential(), jr.chunkwise(4)], ids=repr)
+def test_variants_are_the_equations(x64, name, evaluator):
+    layer, params = variant(name, evaluator)
+    xs = jax.random.normal(jax.random.key(2), (2, T, D), jnp.float64)
+    generator = np.random.default_rng(0)
+    mask, reset = generator.random((2, T)) < 0.7, generator.random((2, T)) < 0.2
+    rollout = jr.unroll(layer, params, xs, mask=mask, reset=reset)
+    given = VARIANTS[name]
+    options = {
+        "groups": given.get("num_groups", 1),
+        "norm": given.get("norm", "after_gate"),
+        "epsilon": given.get("norm_epsilon", 1e-5),
+        "dt_limit": given.get("dt_limit", (0, np.inf)),
+    }
+    for row in range(2):
+        want, h = oracle(params, np.asarray(xs[row]), mask[row], reset[row], **options)
+        np.testing.assert_allclose(rollout.outputs[row], want, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(rollout.carry.ssm.h[row], h, rtol=1e-9, atol=1e-12)
+
+
+def test_the_laws_of_variants():
+    """Of both mixers in one stack, which compiles once for all laws."""
+    options = VARIANTS["groups and biases"] | {"norm": "before_gate", "dt_limit": (0.5, 1.5)}
+    mixer = jr.mamba2(
+        N,
+        head_width=P,
+        expansion=4,
+        conv_width=WIDTH,
+        skip_per_feature=True,
+        evaluator=jr.chunkwise(3),
+        **options,
+    )
+    check_layer(jr.serial(jr.mamba(N, conv_width=2, use_bias=True, use_conv_bias=False), mixer))
 
 
 @pytest.mark.parametrize("chunk_size", FORMS)
@@ -194,3 +270,13 @@ def test_errors():
         jr.mamba2(evaluator=jr.chunkwise(0))
     with pytest.raises(ValueError, match="head_width must divide the width 6"):
         jr.mamba2(head_width=4).init(jax.random.key(0), 3)
+    with pytest.raises(ValueError, match="num_groups must divide the 2 heads, got 3"):
+        jr.mamba2(head_width=3, num_groups=3).init(jax.random.key(0), 3)
+    with pytest.raises(ValueError, match="norm must be one of .* got 'rms'"):
+        jr.mamba2(norm="rms")
+    with pytest.raises(ValueError, match=r"lower < upper, got \(2.0, 1.0\)"):
+        jr.mamba2(dt_limit=(2.0, 1.0))
+    with pytest.raises(
+        TypeError, match=r"dt_limit must be a tuple of two floats, got \[0.0, 1.0\]"
+    ):
+        jr.mamba2(dt_limit=[0.0, 1.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.mixers._mamba2 import ssd
+from jaxrnn.mixers._ssd import ssd
 
 D = 4
 MEMORIES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.mixers._mamba2 import ssd
+from jaxrnn.mixers._ssd import ssd
 
 D, T = 3, 6
 RATE = 2.0
