@@ -63,8 +63,10 @@ def _unsqueeze(node):
 
 def _reshape(node):
     value = node.input(0)
-    if isinstance(value, Loose | Sizes):
+    if isinstance(value, Loose):
         return value
+    if isinstance(value, Sizes):
+        return value._replace(is_vector=True)
     stream, shape = node.stream(), node.input(1)
     if isinstance(shape, np.ndarray):
         shape = Sizes(tuple(int(size) for size in shape))

@@ -88,7 +88,12 @@ class Graph:
         if model.graph.sparse_initializer:
             raise ValueError(f"{name} has sparse weights, which cannot be read")
         for initializer in model.graph.initializer:
-            self.values[initializer.name] = numpy_helper.to_array(initializer)
+            try:
+                self.values[initializer.name] = numpy_helper.to_array(initializer)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"the weight {initializer.name!r} of {name} cannot be read: {error}"
+                ) from error
 
     def read(self, proto: Any, readers: dict[str, Callable[[Node], Any]]) -> None:
         """Finds out what the outputs of a node are."""
@@ -193,5 +198,5 @@ def described(value: Any) -> str:
 
 def _text(value):
     if isinstance(value, bytes):
-        return value.decode()
+        return value.decode(errors="replace")
     return [_text(item) for item in value] if isinstance(value, list) else value

@@ -88,6 +88,7 @@ def _loaded(source):
         DecodeError,
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
+        UnicodeDecodeError,
     ) as error:
         raise ValueError(f"{name} is not a valid ONNX model: {error}") from error
     return source, name

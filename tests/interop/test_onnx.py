@@ -260,6 +260,40 @@ def random_like(tree, dtype=np.float32):
     return jax.tree.map(lambda leaf: 0.5 * rng.standard_normal(leaf.shape).astype(dtype), tree)
 
 
+def test_activations_after_dense_layers():
+    functions = [
+        jax.nn.elu, jr.cells.hard_sigmoid, jax.nn.leaky_relu, jax.nn.relu, jax.nn.sigmoid,
+        jax.nn.softplus, jax.nn.soft_sign, jnp.tanh, jax.nn.log_softmax, jax.nn.selu,
+        jax.nn.softmax, functools.partial(jr.cells.hard_sigmoid, slope=0.3, offset=0.4),
+        functools.partial(jax.nn.leaky_relu, negative_slope=0.2),
+    ]  # fmt: skip
+    model = jr.serial(*(jr.dense(3, function) for function in functions))
+    params, xs = random_params(model, D), numbers(B, T, D)
+    proto = to_onnx(model, params)
+    ours = jr.unroll(model, params, xs).outputs
+    np.testing.assert_allclose(run(proto, xs=xs)["ys"], ours, atol=2e-6)
+    assert from_onnx(proto).model == model
+
+
+def test_axes_as_attributes_of_older_files():
+    nodes = [
+        helper.make_node("Unsqueeze", ["x"], ["batch of one"], axes=[1]),
+        helper.make_node("LSTM", ["batch of one", "W", "R", "B"], ["Y"], hidden_size=H),
+        node("Squeeze", "Y", "y", axes=[1]),
+    ]
+    x, y, weights = {"x": ["t", D]}, {"y": ["t", 1, H]}, lstm_weights(1)
+    proto, xs = graph_of(nodes, x, y, weights, opset=11), numbers(T, D)
+    imported = from_onnx(proto)
+    ours = jr.unroll(imported.model, imported.params, xs).outputs
+    np.testing.assert_allclose(ours, run(proto, x=xs)["y"][:, 0], atol=2e-6)
+    nodes[2:] = [
+        node("Slice", "Y", "cut", starts=[0], ends=[1], axes=[1]),
+        node("Squeeze", "cut", "y", axes=[1]),
+    ]
+    older = graph_of(nodes, x, y, weights, opset=9)
+    assert from_onnx(older).model == imported.model == jr.lstm(H)
+
+
 CAUSAL = ("gru", "lstm", "elman")
 
 
@@ -532,6 +566,11 @@ def test_files_that_are_not_onnx(tmp_path):
     wrong_shape.graph.initializer[1].CopyFrom(numpy_helper.from_array(numbers(1, 3, H), "R"))
     no_such_input = recurrent_model("GRU")
     no_such_input.graph.node[0].input[0] = "Z"
+    wrong_letter = recurrent_model("LSTM")
+    (direction,) = [one for one in wrong_letter.graph.node[0].attribute if one.name == "direction"]
+    direction.s = b"\xb9forward"
+    with pytest.raises(ValueError, match="direction of the node 'cell' .* must be one of"):
+        from_onnx(wrong_letter)
     for data in (
         whole[: len(whole) // 2], whole[:-1], b"hello", b"", whole[::-1],
         wrong_shape.SerializeToString(), no_such_input.SerializeToString(),
