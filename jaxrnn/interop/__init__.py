@@ -50,9 +50,6 @@ __all__ = [
 ]
 
 
-_MODULES = ("linen", "nnx")
-
-
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
