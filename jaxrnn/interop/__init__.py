@@ -13,6 +13,8 @@ from jaxrnn.interop._flax_export import to_flax as to_flax
 from jaxrnn.interop._flax_export import to_nnx as to_nnx
 from jaxrnn.interop._flax_import import from_flax as from_flax
 from jaxrnn.interop._imported import Imported as Imported
+from jaxrnn.interop._keras import from_keras as from_keras
+from jaxrnn.interop._keras_export import to_keras as to_keras
 from jaxrnn.interop._mamba import from_mamba as from_mamba
 from jaxrnn.interop._mamba_export import to_mamba as to_mamba
 from jaxrnn.interop._onnx_read import from_onnx as from_onnx
@@ -30,12 +32,14 @@ __all__ = [
     "carry_to_torch",
     "export_model",
     "from_flax",
+    "from_keras",
     "from_mamba",
     "from_onnx",
     "from_torch",
     "load_params",
     "save_params",
     "to_flax",
+    "to_keras",
     "to_mamba",
     "to_nnx",
     "to_onnx",

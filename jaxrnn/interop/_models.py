@@ -29,3 +29,28 @@ def made_by(model: Model) -> Made:
     bound = inspect.signature(call.factory).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
     return Made(call.factory.__name__, dict(bound.arguments))
+
+
+# Options of a cell that say how its parameters are made, which they are already.
+OF_INIT = frozenset({"param_dtype", "forget_bias", "chrono"})
+
+
+def check_options(model: Model, represented: set[str], framework: str) -> None:
+    """Raises if an option that the other framework does not have is not at its default.
+
+    Args:
+        model: model that a factory made.
+        represented: names of options that it has, beside those of `OF_INIT`.
+        framework: its name, for the error.
+
+    Raises:
+        ValueError: if there is such an option.
+    """
+    call: Any = model.made_by
+    factory, options = made_by(model)
+    for name, parameter in inspect.signature(call.factory).parameters.items():
+        is_default = options[name] == parameter.default
+        if name not in represented | OF_INIT and not is_default:
+            raise ValueError(
+                f"{framework} has no {factory} with {name}={options[name]!r}, got {model}"
+            )

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams, elman, gru, lstm
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
-from jaxrnn.interop._models import made_by
+from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.layers import (
     DenseParams,
     Directions,
@@ -38,8 +38,6 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 NONLINEARITIES = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 NUM_GATES = {"elman": 1, "lstm": 4, "gru": 3}
 RECURRENT = {"RNN": "elman", "LSTM": "lstm", "GRU": "gru"}
-# Options of a cell that its arrays do not depend on: how they are made.
-OF_INIT = {"param_dtype", "forget_bias", "chrono"}
 
 
 def from_torch(source: Any, model: Model | None = None, *, prefix: Prefix = "") -> Imported:
@@ -303,10 +301,8 @@ def _read_cell(cell: Model, arrays: Arrays, prefix: str, index: int, direction: 
 
 def check_torch_has(cell: Model) -> None:
     """Raises if an option of an elman, lstm or gru is not one of torch's."""
-    kind, options = made_by(cell)
-    if kind == "elman" and options["activation"] in NONLINEARITIES.values():
-        options.pop("activation")
-    defaults = made_by({"elman": elman, "lstm": lstm, "gru": gru}[kind](1)).options
-    for name, value in options.items():
-        if name not in {"num_units", "projection"} | OF_INIT and value != defaults[name]:
-            raise ValueError(f"torch has no {kind} with {name}={value!r}, got {cell}.")
+    represented = {"num_units", "projection"}
+    factory, options = made_by(cell)
+    if factory == "elman" and options["activation"] in NONLINEARITIES.values():
+        represented.add("activation")
+    check_options(cell, represented, "torch")

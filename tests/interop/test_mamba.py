@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.pages import DOCS, run
 
 import jaxrnn as jr
 from jaxrnn.interop import from_mamba, to_mamba
@@ -248,3 +249,7 @@ def test_models_without_a_counterpart_say_so():
     ):
         with pytest.raises(ValueError, match=r"model must be mamba\(\), mamba2\(\), tied_embed"):
             to_mamba(model, model.init(jax.random.key(0), V))
+
+
+def test_the_page():
+    run(DOCS / "interop.md", "python mamba")
