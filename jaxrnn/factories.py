@@ -231,12 +231,13 @@ class _Identity:
 
 def written(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """A call as a person would write it, with functions by their names."""
-    words = [_word(value) for value in args]
-    words += [f"{key}={_word(value)}" for key, value in kwargs.items()]
+    words = [word(value) for value in args]
+    words += [f"{key}={word(value)}" for key, value in kwargs.items()]
     return f"{name}({', '.join(words)})"
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """An argument as a person would write it."""
     if isinstance(value, functools.partial):
         return written("partial", (value.func, *value.args), value.keywords)
     if hasattr(value, "_asdict") and not isinstance(value, ModelValue):

@@ -20,9 +20,9 @@ from jaxrnn.interop._mamba_export import to_mamba as to_mamba
 from jaxrnn.interop._onnx_read import from_onnx as from_onnx
 from jaxrnn.interop._onnx_write import to_onnx as to_onnx
 from jaxrnn.interop._torch import from_torch as from_torch
-from jaxrnn.interop._torch_export import carry_from_torch as carry_from_torch
-from jaxrnn.interop._torch_export import carry_to_torch as carry_to_torch
 from jaxrnn.interop._torch_export import to_torch as to_torch
+from jaxrnn.interop._torch_states import carry_from_torch as carry_from_torch
+from jaxrnn.interop._torch_states import carry_to_torch as carry_to_torch
 
 __all__ = [
     "Imported",

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import uuid
 from typing import Any
 
 import jax
@@ -41,7 +42,7 @@ def save_params(path: Any, params: Params, model: Model | None = None) -> None:
 
     Raises:
         TypeError: A leaf is not an array of numbers that safetensors can hold.
-        ValueError: Two leaves have the same name.
+        ValueError: Two leaves have the same name, or one is named `__metadata__`.
         ImportError: safetensors is not installed; `pip install 'jaxrnn[files]'` installs it.
 
     Example:
@@ -57,14 +58,18 @@ def save_params(path: Any, params: Params, model: Model | None = None) -> None:
     from safetensors.numpy import save
 
     arrays = {name: _as_array(leaf, name) for name, leaf in by_name(params).items()}
+    if "__metadata__" in arrays:
+        raise ValueError("params must not have a leaf named '__metadata__', as the file has one.")
     metadata = {"format": "jaxrnn", "version": __version__}
     if model is not None:
         metadata["model"] = repr(model)
     path = pathlib.Path(path)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    whole = save(arrays, metadata)
+    # A name that no other call has, so that each removes its own.
+    unfinished = path.with_name(f".{uuid.uuid4().hex}.unfinished")
     try:
         with unfinished.open("xb") as file:
-            file.write(save(arrays, metadata))
+            file.write(whole)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -85,7 +90,8 @@ def load_params(path: Any, like: Params) -> Params:
 
     Raises:
         FileNotFoundError: There is no such file.
-        TypeError: An array is of another kind than in `like`, such as ints for floats.
+        TypeError: An array is of another kind than in `like`, such as ints for floats, or a leaf of
+            `like` is not an array or a shape.
         ValueError: The file is damaged or no safetensors file; an array is missing, left over or of
             another shape; or an array is float64 where JAX computes in float32.
         ImportError: safetensors is not installed; `pip install 'jaxrnn[files]'` installs it.
@@ -108,6 +114,11 @@ def load_params(path: Any, like: Params) -> Params:
     arrays = {name: _read(one, f"{name!r} of {path}") for name, one in stored}
     checked, read = Arrays(arrays, str(path)), {}
     for name, leaf in by_name(like).items():
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise TypeError(
+                "like must have arrays or their shapes as leaves, those of the parameters, got "
+                f"{leaf!r} for {name!r}."
+            )
         array = kept_by_jax(checked.take(name, *leaf.shape), name)
         if _kind(array.dtype) != _kind(leaf.dtype):
             raise TypeError(f"{name!r} of {path} must be like {leaf.dtype}, got {array.dtype}")

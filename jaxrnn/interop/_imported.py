@@ -34,7 +34,8 @@ class Arrays:
 
     def __init__(self, arrays: Mapping[str, Any], source: str):
         """Reads `arrays`; `source` says in errors where they come from (`the LSTM`, a path)."""
-        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        # Copies, because torch and numpy change arrays in place.
+        self._arrays = {name: np.array(array) for name, array in arrays.items()}
         self._left = set(self._arrays)
         self._source = source
 
@@ -46,8 +47,10 @@ class Arrays:
         """The array of this name, which must have this shape; None is any size.
 
         Raises:
-            ValueError: if there is no such array, or it has another shape.
+            ValueError: if there is no such array, it was taken before, or it has another shape.
         """
+        if name in self._arrays and name not in self._left:
+            raise ValueError(f"{name!r} of {self._source} was read already, for another parameter")
         if name not in self._left:
             have = ", ".join(sorted(self._arrays)) or "none"
             raise ValueError(f"{self._source} has no array {name!r}; its arrays are: {have}")

@@ -10,7 +10,7 @@ from jaxrnn.cells import LinearCarry, S6Params
 from jaxrnn.interop._imported import Arrays, Imported
 from jaxrnn.interop._mamba_config import Config, make_mixer, read_config
 from jaxrnn.interop._mamba_export import mixer_in
-from jaxrnn.interop._torch import as_numpy
+from jaxrnn.interop._torch_arrays import as_numpy
 from jaxrnn.layers import (
     DenseParams,
     EmbedParams,

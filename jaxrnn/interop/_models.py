@@ -13,6 +13,24 @@ class Made(NamedTuple):
     options: dict[str, Any]
 
 
+# Factories of models that have the parameters and the carry of the model that they are given.
+_AROUND = {
+    "recurrent": "cell",
+    "recurrent_dropout": "cell",
+    "residual": "layer",
+    "zoneout": "cell",
+}
+
+
+def bare(model: Model) -> Made:
+    """The call of the innermost model with the same parameters and carry.
+
+    `bare(jr.recurrent(jr.gru(4), jr.newton()))` is `made_by(jr.gru(4))`.
+    """
+    made = made_by(model)
+    return bare(made.options[_AROUND[made.factory]]) if made.factory in _AROUND else made
+
+
 def made_by(model: Model) -> Made:
     """The call that made the model.
 

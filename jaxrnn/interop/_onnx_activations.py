@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import hard_sigmoid
+from jaxrnn.factories import word
 
 
 def affine(x: Any, alpha: float, beta: float) -> Any:
@@ -139,14 +140,14 @@ def write_activation(
         if activation.function is inner and given.keys() <= set(activation.options):
             pairs = zip(activation.options, activation.defaults, strict=True)
             return onnx_name, [given.get(option, default) for option, default in pairs]
-    known = ", ".join(getattr(a.function, "__name__", "") for a in table.values())
+    known = ", ".join(word(activation.function) for activation in table.values())
     raise ValueError(
-        f"{name} has no operator in ONNX: {function!r}; these functions have one: {known}"
+        f"{name} has no operator in ONNX: {word(function)}; these functions have one: {known}"
     )
 
 
 def is_odd_around_half(function: Callable[[Any], Any]) -> bool:
-    """Whether 1 - f(u) = f(-u), so that a gate can be the other one with its sign changed."""
+    """Whether 1 - φ(u) = φ(-u), so that 1 minus a gate is a gate with its sign changed."""
     inner, given = function, {}
     if isinstance(function, functools.partial):
         inner, given = function.func, function.keywords

@@ -18,7 +18,7 @@ from jaxrnn.cells import (
     gru,
     lstm,
 )
-from jaxrnn.factories import comparable
+from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._models import made_by
 from jaxrnn.interop._onnx_activations import is_odd_around_half
@@ -60,7 +60,7 @@ def read_cell(recurrence: Recurrence, source: str) -> tuple[Cell, Any]:
         source: what errors call the node.
 
     Raises:
-        ValueError: `input_forget` with an activation f for which 1 - f(u) is not f(-u).
+        ValueError: `input_forget` with an activation φ for which 1 - φ(u) is not φ(-u).
     """
     return {"LSTM": _read_lstm, "GRU": _read_gru, "RNN": _read_rnn}[recurrence.op](
         recurrence, source
@@ -72,8 +72,9 @@ def _read_lstm(recurrence, source):
     is_coupled = bool(recurrence.attributes.get("input_forget", 0))
     if is_coupled and not is_odd_around_half(gate):
         raise ValueError(
-            f"{source} has input_forget=1 with the activation {gate}: our coupled cell computes f "
-            "and i = 1 - f, which needs an activation f with 1 - f(u) = f(-u), such as Sigmoid"
+            f"{source} has input_forget=1 with the activation {word(gate)}: our coupled cell "
+            "computes f, and i = 1 - f, which needs an activation with 1 - φ(u) = φ(-u), such as "
+            "Sigmoid"
         )
     # Of coupled gates ONNX computes i, and f = 1 - i = σ(-uᵢ); the weights of f are not read.
     take = _coupled if is_coupled else lambda array: regrouped(array, "iofc", "ifco")
@@ -118,8 +119,9 @@ def _read_gru(recurrence, source):
         from_x, from_h = np.split(weights.b, 2)
         bias = np.concatenate([bias[:of_gates], from_x[of_gates:]])
         recurrent_bias = from_h[of_gates:]
-    reordered = (regrouped(array, "zrh", "rzh") for array in (kernel, recurrent_kernel, bias))
-    return cell, GRUParams(*reordered, recurrent_bias)
+    params = GRUParams(kernel, recurrent_kernel, bias)
+    params = jax.tree.map(lambda array: regrouped(array, "zrh", "rzh"), params)
+    return cell, params._replace(recurrent_bias=recurrent_bias)
 
 
 def _read_rnn(recurrence, source):
@@ -169,8 +171,8 @@ def _write_lstm(options, params, name):
     if options["coupled"]:
         if not is_odd_around_half(gate):
             raise ValueError(
-                f"{name} is coupled with gate_activation={gate}, and ONNX couples the other gate: "
-                "that needs a function with 1 - f(u) = f(-u), such as jax.nn.sigmoid"
+                f"{name} is coupled with gate_activation={word(gate)}, and ONNX couples the other "
+                "gate: that needs a function with 1 - φ(u) = φ(-u), such as jax.nn.sigmoid"
             )
         attributes["input_forget"] = 1
         take = _uncoupled

@@ -85,6 +85,8 @@ class Graph:
         )
         self._ir_version = model.ir_version
         self._clock: list[Group] = []
+        if model.graph.sparse_initializer:
+            raise ValueError(f"{name} has sparse weights, which cannot be read")
         for initializer in model.graph.initializer:
             self.values[initializer.name] = numpy_helper.to_array(initializer)
 

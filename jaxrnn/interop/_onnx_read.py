@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from jaxrnn.interop._imported import Imported
+from jaxrnn.interop._imported import Imported, kept_by_jax
 from jaxrnn.interop._onnx_graph import Graph, supported
-from jaxrnn.interop._onnx_nodes import READERS
-from jaxrnn.interop._onnx_values import Axis, Loose, Stream
+from jaxrnn.interop._onnx_layers import READERS
+from jaxrnn.interop._onnx_values import Axis, Loose, Stream, real
 from jaxrnn.layers import serial
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def from_onnx(source: "str | os.PathLike | bytes | onnx.ModelProto") -> Imported:
-    """The network of an ONNX file as a model of this library.
+    """Reads an ONNX model.
 
     The graph must be a chain from one input to one output: LSTM, GRU and RNN nodes with any
     direction, activations and clip, embeddings (`Gather`), dense layers (`MatMul` or `Gemm`, `Add`,
@@ -37,12 +37,12 @@ def from_onnx(source: "str | os.PathLike | bytes | onnx.ModelProto") -> Imported
         source: path, bytes or `onnx.ModelProto`.
 
     Returns:
-        `Imported(model, params, carry)`, with the arrays in the dtype of the file.
+        `Imported(model, params, carry)`, with arrays of numpy in the dtype of the file.
 
     Raises:
         TypeError: `source` is none of those.
-        ValueError: It is not a valid ONNX model, or the graph has something else in it; the message
-            names the node and says what is supported.
+        ValueError: It is not a valid ONNX model, the graph has something else in it, or its float64
+            would become float32; the message names the node and says what is supported.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -112,6 +112,7 @@ def _imported(graph, outputs):
     (stream,) = ends.values()
     if stream.is_input:
         raise ValueError(f"{graph.name} has no layer in it; {supported(READERS)}")
+    _check_features(graph, stream)
     stages = stream.stages
     nodes = {node for stage in stages for node in stage.nodes}
     for name, value in values.items():
@@ -122,10 +123,23 @@ def _imported(graph, outputs):
                 "a last state Y_h or Y_c of one of its recurrent nodes"
             )
     _check_lengths(graph, stages)
+    for leaf in jax.tree.leaves([stage.params for stage in stages]):
+        kept_by_jax(leaf, f"a weight of {graph.name}")
     if len(stages) == 1:
         return Imported(stages[0].model, stages[0].params, stages[0].carry)
     model = serial(*(stage.model for stage in stages))
     return Imported(model, tuple(stage.params for stage in stages), _carry(stages))
+
+
+def _check_features(graph, stream):
+    """Both directions may be an axis of their own in the output, but only before the units."""
+    features = real(stream.features or ())
+    axes = [axis for group in stream.groups for axis in group if axis in features]
+    if tuple(axes) != features:
+        raise ValueError(
+            f"the output of {graph.name} must have the directions of its last layer before the "
+            "units, as Y has them"
+        )
 
 
 def _check_lengths(graph, stages):

@@ -1,6 +1,6 @@
 """LSTM, GRU and RNN nodes of an ONNX graph as layers, one direction or two."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -49,7 +49,8 @@ def read_recurrent(node: Node) -> list[Any]:
     made = _directions(node, attributes, num_directions, num_units, size_of(features))
     axes = Axis(num_directions), Axis(made[0][1].recurrent_kernel.shape[0])
     states = _states(node, num_directions, axes[1].size, is_batch_major)
-    stage = Stage(*_layer(direction, made), nodes=(node.title,), lengths=_lengths(node, time))
+    model, params = _layer(direction, made)
+    stage = Stage(model, params, nodes=(node.title,), lengths=_lengths(node, time))
     if any(state.any() for state in states.values()):
         carries = [
             carry_of(cell, {name: _for_any_batch(state[number]) for name, state in states.items()})
@@ -71,8 +72,8 @@ def _directions(node, attributes, num_directions, num_units, num_inputs):
             f"{title} must have {len(ACTIVATIONS[op])} activations for each of its "
             f"{num_directions} directions, got {names}"
         )
-    greek = (attributes.pop(f"activation_{name}", []) for name in ("alpha", "beta"))
-    functions = list(read_activations(names, *greek, title))
+    alphas, betas = (attributes.pop(f"activation_{name}", []) for name in ("alpha", "beta"))
+    functions = list(read_activations(names, alphas, betas, title))
     unknown = attributes.keys() - set(ATTRIBUTES[op])
     if unknown:
         raise ValueError(f"{title} has attributes that {op} has not: {', '.join(sorted(unknown))}")
@@ -96,8 +97,7 @@ def _weights(node, num_directions, num_units, num_inputs):
     given = {name: array for name, array in given.items() if array is not None}
     arrays = Arrays(given, node.title)
     gates = NUM_GATES[node.op]
-    if num_units is None and "R" in arrays:
-        num_units = given["R"].shape[-1]
+    num_units = given["R"].shape[-1] if num_units is None else num_units
     w = arrays.take("W", num_directions, gates * num_units, num_inputs)
     r = arrays.take("R", num_directions, gates * num_units, num_units)
     width = 2 * gates * num_units
@@ -184,7 +184,18 @@ def one_direction(stream: Stream, number: int) -> Stream:
         params=stage.params[number],
         carry=None if stage.carry is None else stage.carry[number],
     )
-    return stream._replace(stages=(*stream.stages[:-1], stage), features=stream.features[1:])
+    return stream._replace(
+        stages=(*stream.stages[:-1], stage), features=(stream.features or ())[1:]
+    )
+
+
+class Direction(NamedTuple):
+    """A stream after one recurrence: its cell, params, and whether it reads backwards."""
+
+    stream: Stream
+    cell: Cell
+    params: Any
+    is_reversed: bool
 
 
 def merged(node: Node, merge: str, axis: int) -> Stream:
@@ -193,41 +204,43 @@ def merged(node: Node, merge: str, axis: int) -> Stream:
     Raises:
         ValueError: The inputs of the node are anything else.
     """
+    directions = [one for one in map(_direction, node.inputs) if one is not None]
     if merge != "concat":
-        node = node._replace(inputs=tuple(sorted(node.inputs, key=_is_reversed)))
-    parts = [_cell_of(value) for value in node.inputs]
-    wrong = ValueError(
-        f"{node.title} can be read only where it joins a forward and a reverse recurrence of the "
-        "same inputs, in this order"
-    )
-    if len(parts) != 2 or None in parts or [part[2] for part in parts] != [False, True]:
-        raise wrong
-    first, second = node.inputs
-    before = first.stages[:-1]
-    same = len(second.stages) == len(first.stages) and all(
-        a is b for a, b in zip(before, second.stages[:-1], strict=True)
-    )
-    groups = [tuple(map(real, one.groups[:-1])) for one in node.inputs]
-    last = len(first.groups) - 1
-    if not same or first.source != second.source or groups[0] != groups[1]:
-        raise wrong
-    if axis not in (-1, last) or any(
-        real(one.groups[-1]) != real(one.features) for one in node.inputs
-    ):
-        raise wrong
-    stages = first.stages[-1], second.stages[-1]
+        directions.sort(key=lambda one: one.is_reversed)
+    if len(directions) != len(node.inputs) or not _are_two_of_a_layer(directions, axis):
+        raise ValueError(
+            f"{node.title} can be read only where it joins a forward and a reverse recurrence of "
+            "the same inputs, in this order"
+        )
+    stream = directions[0].stream
+    stages = [one.stream.stages[-1] for one in directions]
     if stages[0].lengths != stages[1].lengths:
         raise ValueError(f"{node.title} joins two recurrences with other sequence_lens")
     carry = None
     if any(stage.carry is not None for stage in stages):
-        carry = Directions(
-            *(_carry_or_zeros(*pair) for pair in zip(stages, stages[::-1], strict=True))
-        )
-    model, params = _both([part[:2] for part in parts], merge)
-    sizes = [size_of(one.groups[-1]) for one in node.inputs]
-    features = (Axis(sum(sizes) if merge == "concat" else sizes[0]),)
-    stage = Stage(model, params, carry, stages[0].nodes + stages[1].nodes, stages[0].lengths)
-    return Stream(first.source, (*first.groups[:-1], features), (*before, stage), features)
+        carry = Directions(_carry_or_zeros(*stages), _carry_or_zeros(*stages[::-1]))
+    model, params = _both([(one.cell, one.params) for one in directions], merge)
+    features = (Axis(model.num_outputs(1)),)
+    nodes = stages[0].nodes + stages[1].nodes
+    stages = (*stream.stages[:-1], Stage(model, params, carry, nodes, stages[0].lengths))
+    return Stream(stream.source, (*stream.groups[:-1], features), stages, features)
+
+
+def _are_two_of_a_layer(directions, axis):
+    """Whether they read the same stream, forwards and backwards, and lie alike before the axis."""
+    if [one.is_reversed for one in directions] != [False, True]:
+        return False
+    first, second = (one.stream for one in directions)
+    before = [tuple(map(id, stream.stages[:-1])) for stream in (first, second)]
+    leading = [tuple(map(real, stream.groups[:-1])) for stream in (first, second)]
+    ends = [real(stream.groups[-1]) == real(stream.features or ()) for stream in (first, second)]
+    return (
+        first.source == second.source
+        and before[0] == before[1]
+        and leading[0] == leading[1]
+        and all(ends)
+        and axis in (-1, len(first.groups) - 1)
+    )
 
 
 def _carry_or_zeros(stage, other):
@@ -237,19 +250,14 @@ def _carry_or_zeros(stage, other):
     return stage.model.initial_carry(stage.params, batch)
 
 
-def _is_reversed(value):
-    part = _cell_of(value)
-    return part is not None and part[2]
-
-
-def _cell_of(value):
-    """The cell, the params and whether it reads backwards, of a stream after one recurrence."""
+def _direction(value):
+    """What a stream is after one recurrence; None if it is none."""
     if not isinstance(value, Stream) or value.is_input:
         return None
     stage = value.stages[-1]
     if isinstance(stage.model, Cell):
-        return stage.model, stage.params, False
+        return Direction(value, stage.model, stage.params, False)
     made = made_by(stage.model)
     if made.factory != "recurrent" or not made.options["reverse"]:
         return None
-    return made.options["cell"], stage.params, True
+    return Direction(value, made.options["cell"], stage.params, True)

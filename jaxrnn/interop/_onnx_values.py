@@ -91,8 +91,8 @@ def real(group: Group) -> Group:
 
 def size_of(group: Group) -> int | None:
     """The product of the sizes, or None if one is open."""
-    sizes = [axis.size for axis in group]
-    return None if None in sizes else math.prod(sizes)  # pyright: ignore[reportArgumentType]
+    sizes = [axis.size for axis in group if axis.size is not None]
+    return math.prod(sizes) if len(sizes) == len(group) else None
 
 
 def sizes_of(groups: tuple[Group, ...]) -> Sizes:

@@ -1,21 +1,15 @@
-"""Models as modules of torch, and carries as states of torch, both ways."""
+"""Models as modules of torch."""
 
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxrnn.cells import ElmanCarry, GRUCarry, LSTMCarry
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._models import made_by
-from jaxrnn.interop._torch import (
-    FUNCTIONS,
-    NONLINEARITIES,
-    NUM_GATES,
-    as_numpy,
-    check_torch_has,
-)
-from jaxrnn.layers import Directions
-from jaxrnn.types import Carry, Model, Params
+from jaxrnn.interop._torch_arrays import NONLINEARITIES, NUM_GATES, check_torch_has
+from jaxrnn.interop._torch_functions import NAMES, module_of
+from jaxrnn.types import Model, Params
 
 
 class _Layer(NamedTuple):
@@ -36,7 +30,8 @@ def to_torch(model: Model, params: Params) -> Any:
     An `elman`, `lstm` or `gru`, `bidirectional` of one, and a `serial` of equal ones with or
     without the same `dropout` in between become an `RNN`, `LSTM` or `GRU`, which also returns its
     last state. Any other `serial` becomes a `Sequential` that returns outputs alone. All modules
-    are `batch_first`. Of the two biases of torch, `bias_hh` is zero but for n of a GRU.
+    are `batch_first`. How a cell is evaluated, `recurrent(cell, evaluator)`, is left out. Of the
+    two biases of torch, `bias_hh` is zero but for n of a GRU.
 
     Args:
         model: model of the factories above, `dense`, `embed`, `layer_norm`, `dropout` and `lift` of
@@ -47,8 +42,9 @@ def to_torch(model: Model, params: Params) -> Any:
         The module, in evaluation mode, with the dtype of the parameters.
 
     Raises:
-        ValueError: The model or one of its options has no counterpart in torch, or no factory made
-            it.
+        TypeError: The parameters are those of another model.
+        ValueError: The model or one of its options has no counterpart in torch, no factory made
+            it, or the parameters have other shapes.
 
     Example:
         >>> import jax, jaxrnn as jr, torch
@@ -57,6 +53,7 @@ def to_torch(model: Model, params: Params) -> Any:
         >>> module(torch.tensor([[3, 14, 15], [92, 65, 35]])).shape
         torch.Size([2, 3, 3])
     """
+    check_params(model, params, None)
     layers = list(_layers(model, params))
     modules = []
     while layers:
@@ -72,12 +69,19 @@ def to_torch(model: Model, params: Params) -> Any:
 
 def _layers(model: Model, params: Params):
     """The layers of a stack of stacks, one after another."""
+    model = _unevaluated(model)
     factory, options = made_by(model)
     if factory != "serial":
         yield _Layer(model, params)
         return
     for layer, layer_params in zip(options["layers"], params, strict=True):
         yield from _layers(layer, layer_params)
+
+
+def _unevaluated(model: Model) -> Model:
+    """The cell of `recurrent` that reads forwards; any other model as it is."""
+    factory, options = made_by(model)
+    return options["cell"] if factory == "recurrent" and not options["reverse"] else model
 
 
 def _same_module(layers: list[_Layer]) -> int:
@@ -92,7 +96,7 @@ def _same_module(layers: list[_Layer]) -> int:
     return length
 
 
-def _tensor(array: Any) -> Any:
+def as_tensor(array: Any) -> Any:
     """A tensor of its own with these numbers; torch cannot read bfloat16 of numpy."""
     import torch
 
@@ -104,7 +108,7 @@ def _tensor(array: Any) -> Any:
 
 def _loaded(module: Any, arrays: dict[str, Any]) -> Any:
     """The module with these arrays, and with their dtype."""
-    tensors = {name: _tensor(array) for name, array in arrays.items()}
+    tensors = {name: as_tensor(array) for name, array in arrays.items()}
     module.to(next(iter(tensors.values())).dtype)
     module.load_state_dict(tensors)
     return module
@@ -150,7 +154,8 @@ def _directions(layer: _Layer) -> list[_Layer]:
     factory, options = made_by(layer.model)
     if factory != "bidirectional":
         return [layer]
-    forward, backward = options["forward"], options["backward"] or options["forward"]
+    forward = _unevaluated(options["forward"])
+    backward = _unevaluated(options["backward"] or options["forward"])
     if made_by(forward).factory not in NUM_GATES or forward != backward:
         raise ValueError(
             f"torch reads in both directions with equal elman, lstm or gru, got {layer.model}"
@@ -163,7 +168,8 @@ def _directions(layer: _Layer) -> list[_Layer]:
 def _weights(kind: str, params: Any) -> dict[str, Any]:
     """The arrays of one layer and direction, with what torch adds to n of a GRU in `bias_hh`."""
     bias = np.asarray(params.bias)
-    recurrent_bias = np.zeros_like(bias)
+    # The sum of any number and -0 is that number, -0 included.
+    recurrent_bias = np.full_like(bias, -0.0)
     if kind == "gru":
         recurrent_bias[2 * len(params.recurrent_bias) :] = params.recurrent_bias
     arrays = {
@@ -197,6 +203,9 @@ def _stateless(layer: _Layer) -> list[Any]:
     if factory == "layer_norm":
         module = nn.LayerNorm(params.scale.shape[0], eps=options["epsilon"])
         return [_loaded(module, {"weight": params.scale, "bias": params.offset})]
+    if factory == "rms_norm" and options["scale_offset"] == 0:
+        module = nn.RMSNorm(params.scale.shape[0], eps=options["epsilon"])
+        return [_loaded(module, {"weight": params.scale})]
     if factory == "dropout" and not options["variational"]:
         return [nn.Dropout(options["rate"])]
     if factory == "lift":
@@ -205,117 +214,7 @@ def _stateless(layer: _Layer) -> list[Any]:
 
 
 def _function(function: Any, model: Model) -> Any:
-    from torch import nn
-
-    for name, known in FUNCTIONS.items():
-        if known is function:
-            return getattr(nn, name)()
-    raise ValueError(
-        f"torch has no module for the function of {model}; it has {', '.join(FUNCTIONS)}"
-    )
-
-
-# Carries
-
-_CARRIES = {"elman": ElmanCarry, "lstm": LSTMCarry, "gru": GRUCarry}
-
-
-def carry_from_torch(model: Model, state: Any) -> Carry:
-    """Reads the state of an RNN, LSTM or GRU of torch as the carry of its model.
-
-    Args:
-        model: model of the module, as `from_torch` returns it.
-        state: h of shape `[layers * directions, *batch, H]`, or `(h, c)` of an LSTM; tensors or
-            arrays.
-
-    Returns:
-        The carry, with leaves `[*batch, H]`.
-
-    Raises:
-        ValueError: The number of layers and directions is not that of the model, or the number of
-            arrays is not that of the cell.
-
-    Example:
-        >>> import jaxrnn as jr, torch
-        >>> lstm = torch.nn.LSTM(3, 4, bidirectional=True)
-        >>> _, state = lstm(torch.ones(5, 2, 3))
-        >>> carry = jr.interop.carry_from_torch(jr.bidirectional(jr.lstm(4)), state)
-        >>> carry.forward.h.shape
-        (2, 4)
-    """
-    parts = state if isinstance(state, tuple | list) else (state,)
-    leaves = [as_numpy(part, "state") for part in parts]
-    cells = list(_cells(model))
-    if any(len(leaf) != len(cells) for leaf in leaves):
-        raise ValueError(
-            f"state must have {len(cells)} layers and directions, those of {model}, got "
-            f"{[len(leaf) for leaf in leaves]}"
-        )
-    carries = iter(zip(cells, *leaves, strict=True))
-
-    def read(model):
-        factory, options = made_by(model)
-        if factory == "serial":
-            return tuple(read(layer) for layer in options["layers"])
-        if factory == "bidirectional":
-            forward = read(options["forward"])
-            return Directions(forward, read(options["backward"] or options["forward"]))
-        if factory not in _CARRIES:
-            return ()
-        _, *arrays = next(carries)
-        if len(arrays) != len(_CARRIES[factory]._fields):
-            raise ValueError(f"state must have the parts of {model}, got {len(arrays)} of them")
-        return _CARRIES[factory](*arrays)
-
-    return read(model)
-
-
-def carry_to_torch(model: Model, carry: Carry) -> Any:
-    """Writes a carry as the state of the RNN, LSTM or GRU of torch that `to_torch` makes.
-
-    Args:
-        model: `elman`, `lstm` or `gru`, `bidirectional` of one, or a `serial` of those.
-        carry: its carry, with leaves `[*batch, H]`.
-
-    Returns:
-        The tensor h `[layers * directions, *batch, H]`, or `(h, c)` for an LSTM.
-
-    Raises:
-        ValueError: The model has cells of several kinds, or others than these.
-
-    Example:
-        >>> import jax, jaxrnn as jr
-        >>> cell = jr.gru(4)
-        >>> carry = cell.initial_carry(cell.init(jax.random.key(0), 3), (2,))
-        >>> jr.interop.carry_to_torch(cell, carry).shape
-        torch.Size([1, 2, 4])
-    """
-    import torch
-
-    kinds = {made_by(cell).factory for cell in _cells(model)}
-    if len(kinds) != 1:
-        raise ValueError(f"model must have one kind of cell, elman, lstm or gru, got {model}")
-    parts = [
-        leaf
-        for leaf in jax.tree.leaves(carry, is_leaf=lambda node: type(node) in _CARRIES.values())
-        if type(leaf) in _CARRIES.values()
-    ]
-    stacked = [
-        torch.stack([_tensor(leaf) for leaf in leaves]) for leaves in zip(*parts, strict=True)
-    ]
-    return stacked[0] if len(stacked) == 1 else tuple(stacked)
-
-
-def _cells(model: Model):
-    """The cells of a stack, layer by layer, and in each forwards and backwards."""
-    factory, options = made_by(model)
-    if factory == "serial":
-        for layer in options["layers"]:
-            yield from _cells(layer)
-    elif factory == "bidirectional":
-        yield from _cells(options["forward"])
-        yield from _cells(options["backward"] or options["forward"])
-    elif factory in _CARRIES:
-        yield model
-    elif factory not in ("dropout", "lift", "dense", "embed", "layer_norm"):
-        raise ValueError(f"torch has no state for {model}")
+    module = module_of(function)
+    if module is None:
+        raise ValueError(f"torch has no module for the function of {model}; it has {NAMES}")
+    return module

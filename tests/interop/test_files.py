@@ -79,6 +79,16 @@ def npz(path):
         np.savez(file, kernel=np.ones(3))
 
 
+def test_a_file_that_ends_anywhere_is_refused(path):
+    params = GRU.init(jax.random.key(0), 2)
+    save_params(path, params)
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="is not a whole safetensors file"):
+            load_params(path, params)
+
+
 @pytest.mark.parametrize(
     "write", [damaged, pickled, npz, lambda path: path.write_text("kernel"), lambda p: p.touch()]
 )
@@ -93,6 +103,8 @@ def test_a_file_of_another_kind_is_refused(path, write):
     [
         (jr.gru(3).init(jax.random.key(0), 2), ValueError, r"'kernel' .* shape \[2, 9\], got"),
         (jr.lstm(2).init(jax.random.key(0), 2), ValueError, r"shape \[2, 8\], got \[2, 6\]"),
+        (GRU, TypeError, "like must have arrays or their shapes .*, got <function"),
+        ({"bias": 1.0}, TypeError, "got 1.0 for 'bias'"),
         ({"kernels": jnp.ones(2)}, ValueError, "has no array 'kernels'; its arrays are: bias, ke"),
         (
             jr.gru(2, reset_after=False).init(jax.random.key(0), 2),
@@ -127,6 +139,7 @@ def test_float64_is_not_cut(path):
         ({"kernel": "ones"}, TypeError, "as leaves, got 'ones' for 'kernel'"),
         ({"key": jax.random.key(0)}, TypeError, "must have arrays of float16"),
         ({"wide": np.ones(1, np.complex128)}, TypeError, "for 'wide'"),
+        ({"__metadata__": jnp.ones(1)}, ValueError, "named '__metadata__'"),
         ({"a.b": jnp.ones(1), "a": {"b": jnp.ones(1)}}, ValueError, "got two of 'a.b'"),
     ],
 )

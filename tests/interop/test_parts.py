@@ -15,6 +15,8 @@ def test_each_array_is_taken_exactly_once():
     assert "kernel" not in arrays and "bias" in arrays
     with pytest.raises(ValueError, match="the file has arrays .* no place for: bias"):
         arrays.finish()
+    with pytest.raises(ValueError, match="'kernel' of the file was read already"):
+        arrays.take("kernel", 2, 3)
     with pytest.raises(ValueError, match="the file has no array 'kernels'.*are: bias, kernel"):
         arrays.take("kernels", 2)
     with pytest.raises(
