@@ -8,8 +8,9 @@ import numpy as np
 
 from jaxrnn.cells import LinearCarry, S6Params
 from jaxrnn.interop._imported import Arrays, Imported
-from jaxrnn.interop._mamba_config import Config, mixer_of, read_config
-from jaxrnn.interop._torch import as_numpy
+from jaxrnn.interop._mamba_config import Config, make_mixer, read_config
+from jaxrnn.interop._mamba_export import mixer_in
+from jaxrnn.interop._torch_arrays import as_numpy
 from jaxrnn.layers import (
     DenseParams,
     EmbedParams,
@@ -177,7 +178,7 @@ def _read_mixer(
     read = {"mamba": _read_mamba, "mamba2": _read_mamba2}[kind]
     shapes, params = read(arrays, prefix, config)
     config.check(shapes)
-    return mixer_of(kind, shapes, config), params
+    return make_mixer(kind, shapes, config), params
 
 
 def _read_mamba(arrays: Arrays, prefix: str, config: Config) -> tuple[dict[str, Any], MambaParams]:
@@ -302,24 +303,16 @@ def _read_cache(model: Model, params: Params, cache: Any) -> Any:
         raise ValueError(
             f"cache must have a pair for each of the {len(scales.scale)} layers, got {len(pairs)}."
         )
-    carries = []
+    mixer, carries = mixer_in(model), []
     for index, pair in enumerate(pairs):
         own = jax.tree.map(lambda leaf, i=index: leaf[i], mixers)
-        mixer = _mixer_in(model)
         carries.append(_read_states(mixer, own, pair, f"cache[{index}]"))
     # The axis of the layers comes after those of the batch, of which the cache has one.
     stacked = (), jax.tree.map(lambda *leaves: np.stack(leaves, 1), *carries)
     return (stacked, ()) if tied else ((), stacked, (), ())
 
 
-def _mixer_in(model: Model) -> Layer:
-    """The mixer of the language models above."""
-    layers = [part for part in model.made_by.args if isinstance(part, Layer)]
-    repeated = next(layer for layer in layers if layer.made_by.factory.__name__ == "repeat")
-    return repeated.made_by.args[0].made_by.args[0].made_by.args[1]
-
-
-def _read_states(mixer: Layer, params: Params, pair: Sequence[Any], name: str) -> Any:
+def _read_states(mixer: Model, params: Params, pair: Sequence[Any], name: str) -> Any:
     if len(pair) != 2 or any(state is None for state in pair):
         raise ValueError(f"{name} must be a pair (conv_state, ssm_state), got {pair!r}.")
     conv, ssm = (as_numpy(state, name) for state in pair)

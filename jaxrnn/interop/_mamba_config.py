@@ -102,9 +102,11 @@ class Config(NamedTuple):
         """Raises a ValueError where the arrays show something else."""
         for word, value in found.items():
             key, claim = self.claims.get(word, (None, None))
+            if claim in (None, "auto"):
+                continue
             # Tables of tokens are padded to a multiple of some number of rows.
-            agrees = claim <= value if word == "num_tokens" and claim else claim == value
-            if not (claim in (None, "auto") or agrees):
+            agrees = claim <= value if word == "num_tokens" else claim == value
+            if not agrees:
                 raise ValueError(
                     f"config says {key!r} is {claim!r}, but by the arrays it is {value!r}."
                 )
@@ -148,11 +150,12 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
         # transformers writes a rank that nothing of a Mamba-2 has.
         claims.pop("dt_rank", None)
         _check_transformers(flat)
+    lower, upper = options.get("dt_limit", (0.0, math.inf))
     epsilon = float(options.get("epsilon", 1e-5))
     return Config(
         num_groups=options.get("num_groups", 1),
         norm_before_gate=options.get("norm_before_gate", False),
-        dt_limit=tuple(_number(bound) for bound in options.get("dt_limit", (0.0, math.inf))),
+        dt_limit=(_number(lower), _number(upper)),
         epsilon=epsilon,
         # Only transformers has one ε for all norms.
         mixer_epsilon=epsilon if "layer_norm_epsilon" in flat else 1e-5,
@@ -185,7 +188,7 @@ def _number(bound: Any) -> float:
     return float(bound["__float__"] if isinstance(bound, Mapping) else bound)
 
 
-def mixer_of(kind: str, shapes: Mapping[str, Any], config: Config) -> Layer:
+def make_mixer(kind: str, shapes: Mapping[str, Any], config: Config) -> Layer:
     """The mixer with these facts of its arrays and this config."""
     shared = ("state_size", "expansion", "conv_width", "use_bias", "use_conv_bias")
     options = {word: shapes[word] for word in shared}

@@ -5,11 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._models import made_by
 from jaxrnn.layers import TiedEmbedParams
 from jaxrnn.mixers import CausalConvParams, Mamba2Params, MambaParams
 from jaxrnn.types import Model, Params
 
+MIXERS = ("mamba", "mamba2")
 LANGUAGE_MODELS = (
     "tied_embed(D, repeat(residual(serial(rms_norm(), mixer)), n), rms_norm(), use_bias=False) or "
     "serial(embed(D), repeat(…), rms_norm(), dense(V, use_bias=False))"
@@ -30,8 +32,9 @@ def to_mamba(model: Model, params: Params) -> dict[str, np.ndarray]:
         tied readout comes twice, as in a `state_dict`.
 
     Raises:
+        TypeError: The parameters are of another model.
         ValueError: The model is none of these, or has an option without a counterpart:
-            `discretization="zoh"` or a `step_rescale`.
+            `discretization="zoh"` or a `step_rescale`; or the parameters have another shape.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -40,14 +43,22 @@ def to_mamba(model: Model, params: Params) -> dict[str, np.ndarray]:
         >>> arrays["in_proj.weight"].shape, arrays["A_log"].shape
         ((24, 6), (12, 8))
     """
+    is_mixer = made_by(model).factory in MIXERS
+    mixer = model if is_mixer else mixer_in(model)
+    options = made_by(mixer).options
+    if options.get("discretization", "euler") != "euler" or options["step_rescale"] != 1:
+        raise ValueError(
+            "model must have discretization='euler' and step_rescale=1.0, which Mamba has, got "
+            f"{model}."
+        )
+    # The first array of a mixer is its kernel [D, ...], that of a language model its table [V, D].
+    first = next(iter(jax.tree.leaves(params)), ())
+    check_params(model, params, next(iter(np.shape(first)), None))
     params = jax.tree.map(np.asarray, params)
-    if isinstance(params, MambaParams | Mamba2Params):
-        return _mixer(model, params)
-    return _language_model(model, params)
+    return _of_mixer(params) if is_mixer else _of_language_model(params)
 
 
-def _language_model(model: Model, params: Params) -> dict[str, np.ndarray]:
-    mixer = _mixer_in(model)
+def _of_language_model(params: Params) -> dict[str, np.ndarray]:
     if isinstance(params, TiedEmbedParams):
         table, (blocks, last), _ = params
         readout = table
@@ -58,13 +69,13 @@ def _language_model(model: Model, params: Params) -> dict[str, np.ndarray]:
     arrays = {"backbone.embedding.weight": table}
     for index, scale in enumerate(scales.scale):
         prefix = f"backbone.layers.{index}."
-        own = _mixer(mixer, jax.tree.map(lambda leaf, i=index: leaf[i], mixers))
+        own = _of_mixer(jax.tree.map(lambda leaf, i=index: leaf[i], mixers))
         arrays[f"{prefix}norm.weight"] = scale
         arrays |= {f"{prefix}mixer.{name}": array for name, array in own.items()}
     return arrays | {"backbone.norm_f.weight": last.scale, "lm_head.weight": readout}
 
 
-def _mixer_in(model: Model) -> Model:
+def mixer_in(model: Model) -> Model:
     """The mixer of a language model, all of whose other options are checked."""
     layers = _layers(model, ("tied_embed", "serial"))
     if layers and made_by(model).factory == "serial":
@@ -83,7 +94,7 @@ def _mixer_in(model: Model) -> Model:
     norms = made_by(parts[0]), made_by(layers[1])
     _check(model, all(norm.factory == "rms_norm" for norm in norms) and norms[0] == norms[1])
     _check(model, norms[0].options["scale_offset"] == 0)
-    _check(model, made_by(parts[1]).factory in ("mamba", "mamba2"))
+    _check(model, made_by(parts[1]).factory in MIXERS)
     return parts[1]
 
 
@@ -100,13 +111,7 @@ def _check(model: Model, fits: bool) -> None:
         raise ValueError(f"model must be mamba(), mamba2(), {LANGUAGE_MODELS}, got {model}.")
 
 
-def _mixer(model: Model, params: MambaParams | Mamba2Params) -> dict[str, np.ndarray]:
-    options = made_by(model).options
-    if options.get("discretization", "euler") != "euler" or options["step_rescale"] != 1:
-        raise ValueError(
-            "model must have discretization='euler' and step_rescale=1.0, which Mamba has, got "
-            f"{model}."
-        )
+def _of_mixer(params: MambaParams | Mamba2Params) -> dict[str, np.ndarray]:
     conv, ssm = params.conv, params.ssm
     arrays = {
         "in_proj.weight": params.kernel.T,

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.pages import DOCS, run
 
 import jaxrnn as jr
 from jaxrnn.interop import from_mamba, to_mamba
@@ -233,7 +234,7 @@ def test_models_without_a_counterpart_say_so():
         with pytest.raises(
             ValueError, match="must have discretization='euler' and step_rescale=1.0"
         ):
-            to_mamba(model, model.init(jax.random.key(0), D))
+            to_mamba(model, None)
     norm, mixer = jr.rms_norm(), jr.mamba(N)
     block = jr.repeat(jr.residual(jr.serial(norm, mixer)), 2)
     readout = jr.dense(V, use_bias=False)
@@ -247,4 +248,17 @@ def test_models_without_a_counterpart_say_so():
         jr.serial(jr.embed(D), jr.residual(mixer), norm, readout),
     ):
         with pytest.raises(ValueError, match=r"model must be mamba\(\), mamba2\(\), tied_embed"):
-            to_mamba(model, model.init(jax.random.key(0), V))
+            to_mamba(model, None)
+
+
+def test_parameters_of_another_model_say_so():
+    arrays = draw(MAMBA)
+    model, params, _ = from_mamba(arrays)
+    with pytest.raises(TypeError, match="params"):
+        to_mamba(jr.mamba2(N, head_width=3), params)
+    with pytest.raises(ValueError, match="params.ssm.skip"):
+        to_mamba(model, params._replace(ssm=params.ssm._replace(skip=np.ones(5, np.float32))))
+
+
+def test_the_page():
+    run(DOCS / "interop.md", "python mamba")
