@@ -24,6 +24,7 @@ GROUPS = {
     "Speed": {
         "cost": "Measured time and memory of RNN, state space and attention against T.",
         "linear_scan": "The linear recurrence beside associative_scan: time to run and to compile.",
+        "serve": "A streaming server: 200 sessions, one batched step, masks and resets.",
         "benchmark": "Speed and memory beside flax, haiku, equinox, keras, torch and plain scans.",
     },
 }

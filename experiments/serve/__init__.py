@@ -1,0 +1,1 @@
+"""A server of a character model: many sessions, one batched step."""
