@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
@@ -229,9 +230,9 @@ def make_epoch_step(
 
 
 def _num_batches(batches):
-    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batches)}
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(batches)}
     if len(sizes) != 1 or () in sizes:
-        shapes = jax.tree.map(jnp.shape, batches)
+        shapes = jax.tree.map(np.shape, batches)
         raise ValueError(f"batches must have one leading axis of minibatches, got {shapes}.")
     return sizes.pop()[0]
 
@@ -256,10 +257,10 @@ def _pair(result, expected):
 
 
 def _scalar(loss):
-    if jnp.shape(loss) != () or not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
+    if np.shape(loss) != () or not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
         raise TypeError(
             "loss_fn must return a real scalar loss, "
-            f"got the shape {jnp.shape(loss)} and dtype {jnp.result_type(loss)}."
+            f"got the shape {np.shape(loss)} and dtype {jnp.result_type(loss)}."
         )
     return loss
 

@@ -65,7 +65,7 @@ def update(carry: SLSTMCarry, u: Any, exponential_forget_gate: bool = False) -> 
     c = f * carry.c + i * jnp.tanh(g)
     n = f * carry.n + i
     # n > 0 in every carry that a step has computed, but not in every guess of Newton's method.
-    h = jax.nn.sigmoid(o) * c / jnp.where(n > 0, n, 1)
+    h = jax.nn.sigmoid(o) * c / jnp.where(n > 0, n, 1.0)
     return SLSTMCarry(h, c, n, m)
 
 
@@ -81,7 +81,7 @@ def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLS
     shape, dtype = (*batch_shape, num_heads * width), precision.compute_dtype(params)
     # One array for each leaf: a carry that holds the same array twice cannot be donated.
     h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
-    return SLSTMCarry(h, c, n, jnp.full(shape, _BELOW_EVERY_GATE, dtype))
+    return SLSTMCarry(h, c, n, _BELOW_EVERY_GATE + jnp.zeros(shape, dtype))
 
 
 @model_factory

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxrnn.engine import checks
@@ -52,10 +53,10 @@ def select_carry(flag: Any, yes: Carry, no: Carry) -> Carry:
     yes, no = checks.arrays(yes, "yes"), checks.arrays(no, "no")
     checks.same_tree(yes, no, "yes")
     for leaf in jax.tree.leaves(yes):
-        if jnp.shape(leaf)[: flag.ndim] != flag.shape:
+        if np.shape(leaf)[: flag.ndim] != flag.shape:
             raise ValueError(
                 f"flag must have the leading axes of every leaf, got the shape {flag.shape} "
-                f"for a leaf of shape {jnp.shape(leaf)}."
+                f"for a leaf of shape {np.shape(leaf)}."
             )
     return select(flag, yes, no)
 
@@ -74,6 +75,4 @@ def broadcast_carry(carry: Carry, batch_shape: tuple[int, ...]) -> Carry:
         >>> broadcast_carry(jnp.array([1.0, 2.0]), (3,)).shape
         (3, 2)
     """
-    return jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (*batch_shape, *jnp.shape(leaf))), carry
-    )
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*batch_shape, *np.shape(leaf))), carry)

@@ -129,10 +129,10 @@ def one_array(value: Any, name: str) -> Any:
 def width(xs: Any, kernel: Any) -> None:
     """Raises unless `xs` `[..., D]` has as many features as `kernel` `[D, ...]` has rows."""
     one_array(xs, "xs")
-    if jnp.ndim(xs) == 0 or jnp.shape(xs)[-1] != kernel.shape[0]:
+    if np.ndim(xs) == 0 or np.shape(xs)[-1] != kernel.shape[0]:
         raise ValueError(
             f"xs must have the width {kernel.shape[0]} of the kernel {kernel.shape}, "
-            f"got the shape {jnp.shape(xs)}."
+            f"got the shape {np.shape(xs)}."
         )
 
 
@@ -154,10 +154,8 @@ def same_tree(came: Any, expected: Any, name: str) -> None:
     paths = jax.tree_util.tree_flatten_with_path(expected)[0]
     for (path, want), leaf in zip(paths, jax.tree.leaves(came), strict=True):
         leaf_name = f"{name}{keystr(path)}"
-        if jnp.shape(leaf) != want.shape:
-            raise ValueError(
-                f"{leaf_name} must have the shape {want.shape}, got {jnp.shape(leaf)}."
-            )
+        if np.shape(leaf) != want.shape:
+            raise ValueError(f"{leaf_name} must have the shape {want.shape}, got {np.shape(leaf)}.")
         if jnp.result_type(leaf) != want.dtype:
             raise TypeError(
                 f"{leaf_name} must have the dtype {want.dtype}, got {jnp.result_type(leaf)}."
@@ -284,16 +282,16 @@ def leading_shape(
     shape = None
     for (path, leaf), count in zip(jax.tree_util.tree_flatten_with_path(xs)[0], axes, strict=True):
         leaf_name = f"{name}{keystr(path)}"
-        if jnp.ndim(leaf) < count + has_time:
+        if np.ndim(leaf) < count + has_time:
             raise ValueError(
                 f"{leaf_name} must have {'a time axis and ' * has_time}{count} feature axes, "
-                f"got the shape {jnp.shape(leaf)}."
+                f"got the shape {np.shape(leaf)}."
             )
-        leading = jnp.shape(leaf)[: jnp.ndim(leaf) - count]
+        leading = np.shape(leaf)[: np.ndim(leaf) - count]
         if shape is not None and leading != shape:
             raise ValueError(
                 f"{leaf_name} must start with the axes {shape} like the leaves before it, "
-                f"got the shape {jnp.shape(leaf)}."
+                f"got the shape {np.shape(leaf)}."
             )
         shape = leading
     if shape is None:

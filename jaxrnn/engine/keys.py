@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxrnn.types import Array, Key
@@ -45,7 +46,7 @@ def checked_key(key: Key) -> Key:
     """
     if key is None or isinstance(key, MissingKey):
         return key
-    dtype, shape = getattr(key, "dtype", None), jnp.shape(key)
+    dtype, shape = getattr(key, "dtype", None), np.shape(key)
     # Both kinds of keys: those of `jax.random.key`, and the uint32 vectors of `jax.random.PRNGKey`.
     typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
     if (typed and shape == ()) or (dtype == jnp.uint32 and len(shape) == 1):

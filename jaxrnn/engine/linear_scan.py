@@ -91,7 +91,7 @@ def linear_scan(
     dtype = jnp.result_type(a, b, initial, 0 if h0 is None else h0)
     a = jnp.moveaxis(_coefficients(a, b, axis), axis, 0).astype(dtype)
     b = jnp.moveaxis(b, axis, 0).astype(dtype)
-    has_time = jnp.ndim(initial) == b.ndim
+    has_time = np.ndim(initial) == b.ndim
     if has_time:
         initial = jnp.moveaxis(jnp.asarray(initial), axis, 0)
         h0 = 0 if h0 is None else h0

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine import checks
 from jaxrnn.engine.flags import outputs_as_steps
@@ -19,9 +20,9 @@ def check_starts_suffice(starts: Any, reset: Reset, time_axis: int) -> None:
     if reset is None:
         raise ValueError("reset must be given with starts: the k-th reset of a row takes start k.")
     axis, values, leaves = reset.ndim - 1, concrete(reset), jax.tree.leaves(starts)
-    if values is None or not leaves or jnp.ndim(leaves[0]) <= axis:
+    if values is None or not leaves or np.ndim(leaves[0]) <= axis:
         return
-    num_starts, most = jnp.shape(leaves[0])[axis], values.sum(time_axis).max(initial=0)
+    num_starts, most = np.shape(leaves[0])[axis], values.sum(time_axis).max(initial=0)
     if most > num_starts:
         raise ValueError(
             f"starts must have an entry for every reset of a row, got {num_starts} entries for "

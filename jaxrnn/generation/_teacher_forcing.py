@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxrnn.engine import checks
@@ -246,8 +247,8 @@ def _nothing_read(model, params, carry, xs, batch_shape, axis):
 
 def _checked_rate(rate, leading):
     check_numbers(rate, "rate", "in [0, 1]", lambda rate: (rate >= 0) & (rate <= 1))
-    if jnp.shape(rate) not in ((), leading):
+    if np.shape(rate) not in ((), leading):
         raise ValueError(
-            f"rate must be one number or have the shape {leading}, got {jnp.shape(rate)}."
+            f"rate must be one number or have the shape {leading}, got {np.shape(rate)}."
         )
     return jnp.asarray(rate, jnp.promote_types(jnp.result_type(rate), jnp.float32))

@@ -62,10 +62,10 @@ def lift(
         ys = function(xs)
         leading = checks.leading_shape(xs, num_feature_axes)
         for leaf in jax.tree.leaves(ys):
-            if jnp.shape(leaf)[: len(leading)] != leading:
+            if np.shape(leaf)[: len(leading)] != leading:
                 raise ValueError(
                     f"function must keep the leading axes {leading} of x, "
-                    f"got the shape {jnp.shape(leaf)} from {function!r}."
+                    f"got the shape {np.shape(leaf)} from {function!r}."
                 )
         return ys
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrnn.engine.flags import check_keeps_steps
 from jaxrnn.engine.inside import look_inside, rollout_of
@@ -57,7 +58,7 @@ def residual(layer: Cell | Layer) -> Layer:
         rollout = run.rollout
         num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
         check_keeps_steps(inner, rollout, num_steps, "to be residual")
-        shape, wanted = (jax.tree.map(jnp.shape, tree) for tree in (rollout.outputs, steps.xs))
+        shape, wanted = (jax.tree.map(np.shape, tree) for tree in (rollout.outputs, steps.xs))
         if shape != wanted:
             raise ValueError(
                 f"layer must keep the shape to be residual, got outputs {shape} for xs {wanted}."

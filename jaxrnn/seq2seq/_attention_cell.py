@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxrnn.engine import checks
@@ -139,7 +140,7 @@ def check_can_attend(model: Cell | Layer, name: str) -> None:
 
 def _one_vector(cell, y, shape_read):
     *batch_shape, num_inputs = shape_read
-    came, wanted = jax.tree.map(jnp.shape, y), (*batch_shape, cell.num_outputs(num_inputs))
+    came, wanted = jax.tree.map(np.shape, y), (*batch_shape, cell.num_outputs(num_inputs))
     if came != wanted:
         raise ValueError(f"cell must emit one vector a step {wanted}, to attend with, got {came}.")
     return y

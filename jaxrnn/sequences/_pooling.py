@@ -138,10 +138,10 @@ def attention_valid(ys: Any, scores: Any, mask: Any = None) -> Any:
     if scores.ndim == 0:
         raise ValueError("scores must have a time axis, got a scalar.")
     for leaf in jax.tree.leaves(ys):
-        if jnp.shape(leaf)[: scores.ndim] != scores.shape:
+        if np.shape(leaf)[: scores.ndim] != scores.shape:
             raise ValueError(
                 f"scores must have the axes that ys starts with, got {scores.shape} "
-                f"for {jnp.shape(leaf)}."
+                f"for {np.shape(leaf)}."
             )
     flags = jnp.ones(scores.shape, bool) if mask is None else as_mask(mask, scores.shape)
     return _pool(functools.partial(_attended, shares=_shares(scores, flags)), ys, flags)
