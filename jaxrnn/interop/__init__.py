@@ -7,6 +7,8 @@ that are named after it, when they are called.
 import importlib
 from typing import Any
 
+from jaxrnn.interop._equinox import from_equinox as from_equinox
+from jaxrnn.interop._equinox import to_equinox as to_equinox
 from jaxrnn.interop._export import Programs as Programs
 from jaxrnn.interop._export import export_model as export_model
 from jaxrnn.interop._files import load_params as load_params
@@ -15,6 +17,8 @@ from jaxrnn.interop._flax_export import LinenModel as LinenModel
 from jaxrnn.interop._flax_export import to_flax as to_flax
 from jaxrnn.interop._flax_export import to_nnx as to_nnx
 from jaxrnn.interop._flax_import import from_flax as from_flax
+from jaxrnn.interop._haiku import from_haiku as from_haiku
+from jaxrnn.interop._haiku import to_haiku as to_haiku
 from jaxrnn.interop._imported import Imported as Imported
 from jaxrnn.interop._keras import from_keras as from_keras
 from jaxrnn.interop._keras_export import to_keras as to_keras
@@ -34,14 +38,18 @@ __all__ = [
     "carry_from_torch",
     "carry_to_torch",
     "export_model",
+    "from_equinox",
     "from_flax",
+    "from_haiku",
     "from_keras",
     "from_mamba",
     "from_onnx",
     "from_torch",
     "load_params",
     "save_params",
+    "to_equinox",
     "to_flax",
+    "to_haiku",
     "to_keras",
     "to_mamba",
     "to_nnx",

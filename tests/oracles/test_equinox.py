@@ -1,7 +1,6 @@
 import jax
 import pytest
 from support.peer_case import (
-    D,
     H,
     assert_close,
     evaluate,
@@ -13,7 +12,7 @@ from support.peer_case import (
 
 import jaxrnn as jr
 
-eqx = pytest.importorskip("equinox", reason="needs equinox")
+pytest.importorskip("equinox", reason="needs equinox")
 
 
 def scanned(cell, xs, carry):
@@ -31,17 +30,11 @@ def scanned(cell, xs, carry):
 
 
 def lstm(params, xs, carry):
-    cell = eqx.nn.LSTMCell(D, H, key=jax.random.key(0))
-    leaves = (params.kernel.T, params.recurrent_kernel.T, params.bias)
-    cell = eqx.tree_at(lambda c: (c.weight_ih, c.weight_hh, c.bias), cell, leaves)
-    return scanned(cell, xs, tuple(carry))
+    return scanned(jr.interop.to_equinox(jr.lstm(H), params), xs, tuple(carry))
 
 
 def gru(params, xs, carry):
-    cell = eqx.nn.GRUCell(D, H, key=jax.random.key(0))
-    leaves = (params.kernel.T, params.recurrent_kernel.T, params.bias, params.recurrent_bias)
-    cell = eqx.tree_at(lambda c: (c.weight_ih, c.weight_hh, c.bias, c.bias_n), cell, leaves)
-    return scanned(cell, xs, carry.h)
+    return scanned(jr.interop.to_equinox(jr.gru(H), params), xs, carry.h)
 
 
 @pytest.mark.parametrize(("run", "cell"), [(lstm, jr.lstm(H)), (gru, jr.gru(H))])

@@ -1,6 +1,5 @@
 import jax
 import pytest
-from support import peer_parameters
 from support.peer_case import H, assert_close, evaluate, inputs, ours, random_carry, random_params
 
 import jaxrnn as jr
@@ -17,13 +16,14 @@ def unrolled(make_core, params, xs, state):
 
 def lstm(params, xs, carry):
     state = hk.LSTMState(hidden=carry.h, cell=carry.c)
-    variables = {"lstm/linear": peer_parameters.haiku_lstm(params)}
+    variables = jr.interop.to_haiku(jr.lstm(H), params, "lstm")
     outputs, last = unrolled(lambda: hk.LSTM(H), variables, xs, state)
     return outputs, jr.cells.LSTMCarry(h=last.hidden, c=last.cell)
 
 
 def gru(params, xs, carry):
-    return unrolled(lambda: hk.GRU(H), {"gru": peer_parameters.haiku_gru(params)}, xs, carry.h)
+    variables = jr.interop.to_haiku(jr.gru(H, reset_after=False), params, "gru")
+    return unrolled(lambda: hk.GRU(H), variables, xs, carry.h)
 
 
 @pytest.mark.parametrize(("run", "cell"), [(lstm, jr.lstm(H)), (gru, jr.gru(H, reset_after=False))])
@@ -36,4 +36,5 @@ def test_outputs_carry_and_every_gradient(x64, run, cell):
 
 def test_haiku_adds_one_to_the_forget_gate_where_we_start_its_bias_at_one(x64):
     params = jr.lstm(H).init(jax.random.key(0), 3)
-    assert not peer_parameters.haiku_lstm(params)["b"].any()
+    variables = jr.interop.to_haiku(jr.lstm(H), params, "lstm")
+    assert not variables["lstm/linear"]["b"].any()

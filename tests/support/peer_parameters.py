@@ -47,19 +47,3 @@ def flax_variables(params):
     if isinstance(params, jr.cells.GRUParams):
         dense["hn"]["bias"] = params.recurrent_bias
     return dense
-
-
-def haiku_lstm(params):
-    """haiku: one product of x and h, gates i, g, f, o, and the step adds 1 to the bias of f."""
-    rows = jnp.concatenate([params.kernel, params.recurrent_kernel])
-    num_units = params.recurrent_kernel.shape[0]
-    ones = jnp.repeat(jnp.array([0.0, 0.0, 1.0, 0.0]), num_units)
-    return {"w": regrouped(rows, (0, 2, 1, 3)), "b": regrouped(params.bias, (0, 2, 1, 3)) - ones}
-
-
-def haiku_gru(params):
-    """haiku: gates z, r, n, reset before, and z admits the new state: negated."""
-    num_units = params.recurrent_kernel.shape[0]
-    sign = jnp.repeat(jnp.array([-1.0, 1.0, 1.0]), num_units)
-    leaves = [sign * regrouped(leaf, (1, 0, 2)) for leaf in params[:3]]
-    return dict(zip(("w_i", "w_h", "b"), leaves, strict=True))
