@@ -115,7 +115,16 @@ from jaxrnn.losses import (
     squared_error,
     sum_over_steps,
 )
-from jaxrnn.mixers import causal_conv, gated_delta_net, mamba, mamba2, mlstm, s4, self_attention
+from jaxrnn.mixers import (
+    causal_conv,
+    gated_delta_net,
+    griffin_block,
+    mamba,
+    mamba2,
+    mlstm,
+    s4,
+    self_attention,
+)
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
     Bridge,
@@ -234,6 +243,7 @@ __all__ = [
     # Sequence mixers
     "causal_conv",
     "gated_delta_net",
+    "griffin_block",
     "mamba",
     "mamba2",
     "mlstm",

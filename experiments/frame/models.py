@@ -71,6 +71,13 @@ MODELS: Mapping[str, Model] = {
         "4*D*N + D",
         CONVOLVED,
     ),
+    "griffin_block": Model(
+        "Griffin block",
+        LAYER,
+        lambda s, **o: jr.griffin_block(s.H, s.G, **o),
+        "3*D*H + 4*H + 2*H**2/G + 3*H",
+        "log2 T",
+    ),
     "mamba": Model(
         "Mamba",
         LAYER,

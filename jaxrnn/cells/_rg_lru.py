@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import open_uniform
-from jaxrnn.cells._linear import linear_cell, relative_expm1, widened
+from jaxrnn.cells._linear import LinearCarry, linear_cell, relative_expm1, widened
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
-from jaxrnn.types import Cell
+from jaxrnn.types import Affine, Cell
 
 
 class RGLRUParams(NamedTuple):
@@ -87,7 +87,9 @@ def rg_lru(
     That code also adds the first input of a sequence without the factor √(1 - a²), which is not in
     the paper's equations. `normalized_start=False` does the same. Whether a step is the first is
     then part of the carry, and the step is no longer affine in the carry (a ⊙ h + b cannot express
-    that the carry decides how the input enters), so parallel evaluators raise for this cell.
+    that the carry decides how the input enters), so parallel evaluators raise for this cell. In
+    `griffin_block` the convolution before the recurrence tells which steps are the first ones, so
+    there they do evaluate it.
 
     Args:
         num_blocks: number of blocks of W_r and of Wᵢ, a divisor of D; 1 is the full matrix.
@@ -164,6 +166,24 @@ def _with_full_start(cell: Cell, c: float) -> Cell:
         project=lambda params, x: gates(widened(params), x, c),
         advance=advance,
     )
+
+
+class FirstOrNot(NamedTuple):
+    """Inputs `x [..., D]`, and bool `[...]`, whether each is the first of its sequence."""
+
+    x: Any
+    is_first: Any
+
+
+def told_first_steps(cell: Cell, c: float) -> Cell:
+    """The linear cell whose inputs say where a sequence begins; that input is not scaled."""
+
+    def project(params, inputs):
+        step = gates(widened(params), inputs.x, c)
+        scale = jnp.where(inputs.is_first[..., None], 1, step.scale)
+        return Affine(LinearCarry(step.decay), LinearCarry(scale * step.gated))
+
+    return cell._replace(project=project, num_feature_axes=FirstOrNot(1, 0))
 
 
 def _logit_of_log(log_p):

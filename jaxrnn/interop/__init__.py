@@ -26,6 +26,7 @@ from jaxrnn.interop._mamba import from_mamba as from_mamba
 from jaxrnn.interop._mamba_export import to_mamba as to_mamba
 from jaxrnn.interop._onnx_read import from_onnx as from_onnx
 from jaxrnn.interop._onnx_write import to_onnx as to_onnx
+from jaxrnn.interop._recurrentgemma import from_recurrentgemma as from_recurrentgemma
 from jaxrnn.interop._torch import from_torch as from_torch
 from jaxrnn.interop._torch_export import to_torch as to_torch
 from jaxrnn.interop._torch_states import carry_from_torch as carry_from_torch
@@ -44,6 +45,7 @@ __all__ = [
     "from_keras",
     "from_mamba",
     "from_onnx",
+    "from_recurrentgemma",
     "from_torch",
     "load_params",
     "save_params",

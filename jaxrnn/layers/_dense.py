@@ -67,8 +67,12 @@ def dense(
 
     def apply(params, xs):
         checks.width(xs, params.kernel)
-        ys = xs @ params.kernel
-        ys = ys if params.bias is None else ys + params.bias
+        ys = affine(xs, params.kernel, params.bias)
         return ys if activation is None else activation(ys)
 
     return stateless(init, apply, lambda num_inputs: num_outputs)
+
+
+def affine(xs: Any, kernel: Any, bias: Any) -> Any:
+    """x W + b, or x W where b is None."""
+    return xs @ kernel if bias is None else xs @ kernel + bias

@@ -5,6 +5,9 @@ from jaxrnn.mixers._causal_conv import causal_conv as causal_conv
 from jaxrnn.mixers._gated_delta_net import GatedDeltaNetCarry as GatedDeltaNetCarry
 from jaxrnn.mixers._gated_delta_net import GatedDeltaNetParams as GatedDeltaNetParams
 from jaxrnn.mixers._gated_delta_net import gated_delta_net as gated_delta_net
+from jaxrnn.mixers._griffin_block import GriffinBlockCarry as GriffinBlockCarry
+from jaxrnn.mixers._griffin_block import GriffinBlockParams as GriffinBlockParams
+from jaxrnn.mixers._griffin_block import griffin_block as griffin_block
 from jaxrnn.mixers._mamba import MambaCarry as MambaCarry
 from jaxrnn.mixers._mamba import MambaParams as MambaParams
 from jaxrnn.mixers._mamba import mamba as mamba

@@ -100,6 +100,30 @@ def initial_carry(params: CausalConvParams, batch_shape: tuple[int, ...] = ()) -
 
 def convolve(params: CausalConvParams, window: Window, steps: Steps) -> tuple[Window, Any]:
     """The window after the last step, and the convolution, time first."""
+    steps = steps._replace(xs=in_compute_dtype(params, steps.xs))
+    return through_window(_reader(params), window, steps)
+
+
+def convolve_and_tell_first(
+    params: CausalConvParams, window: Window, steps: Steps
+) -> tuple[Window, Any]:
+    """As `convolve`, with `(ys, is_first)`: whether a step is the first real one of its sequence.
+
+    The width of the kernel must be above 1, because a window that holds no steps cannot tell.
+    """
+    size = len(params.kernel) - 1
+    convolution = _reader(params)
+
+    def read(window, sequence, current):
+        is_first = sequence[size:] != sequence[size - 1 : -1]
+        return convolution(window, sequence, current), is_first
+
+    steps = steps._replace(xs=in_compute_dtype(params, steps.xs))
+    return through_window(read, window, steps)
+
+
+def _reader(params: CausalConvParams) -> Callable[[Any, Any, Any], Any]:
+    """The convolution as a function for `through_window`."""
     kernel, bias = in_compute_dtype(params, params)
 
     def read(window, sequence, current):
@@ -113,4 +137,4 @@ def convolve(params: CausalConvParams, window: Window, steps: Steps) -> tuple[Wi
             ys = ys + zero_masked(same, window[span]) * weights
         return ys
 
-    return through_window(read, window, steps._replace(xs=in_compute_dtype(params, steps.xs)))
+    return read

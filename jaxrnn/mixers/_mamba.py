@@ -13,6 +13,7 @@ from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
+from jaxrnn.layers._dense import affine
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.types import Evaluator, Layer, Rollout
 
@@ -145,8 +146,3 @@ def mamba(
         return Rollout(MambaCarry(window, rollout.carry), ys, rollout.info)
 
     return Layer(init, initial_carry, unroll, lambda num_inputs: num_inputs)
-
-
-def affine(xs: Any, kernel: Any, bias: Any) -> Any:
-    """x W + b, or x W where b is None."""
-    return xs @ kernel if bias is None else xs @ kernel + bias
