@@ -30,15 +30,18 @@ class _ArraysOnly(pickle.Unpickler):
     ALLOWED = {
         ("numpy", "dtype"),
         ("numpy", "ndarray"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy.core.multiarray", "scalar"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy._core.numeric", "_frombuffer"),
         ("collections", "OrderedDict"),
     }
 
     def find_class(self, module: str, name: str) -> Any:
+        # Where numpy 1 had it.
+        module = module.replace("numpy.core", "numpy._core")
         if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"it holds {module}.{name}, which is not an array")
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        return super().find_class(module, name)
 
 
 def read_pickle(path: Path) -> Any:
