@@ -51,7 +51,7 @@ def polyphones() -> Polyphones:
     (batch,) = jr.bucket_batches(rows, len(rows), num_buckets=1)
     order = np.argsort(batch.indices)
     outputs = np.asarray(jr.unroll(MODEL, params, batch.xs, mask=batch.mask).outputs)[order]
-    from g2pM import G2pM
+    from g2pM import G2pM  # pyright: ignore[reportMissingImports]
 
     original, found = G2pM(), []
     for row, sentence, logits in zip(rows, SENTENCES, outputs, strict=True):

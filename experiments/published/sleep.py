@@ -71,7 +71,7 @@ def _compare(path: Path, batch: np.ndarray, mask: np.ndarray) -> tuple[Any, Any,
         with zipfile.ZipFile(path) as archive:
             archive.extract("classifier.keras", place)
         model, params, _ = jr.interop.from_keras(f"{place}/classifier.keras")
-        original = keras.saving.load_model(f"{place}/classifier.keras", compile=False)
+        original: Any = keras.saving.load_model(f"{place}/classifier.keras", compile=False)
     ours = np.asarray(jr.unroll(model, params, batch, mask=mask).outputs)
     theirs = np.asarray(keras.ops.convert_to_numpy(original(batch)))
     return ours, theirs, float(np.abs(ours - theirs)[mask].max())
@@ -80,14 +80,14 @@ def _compare(path: Path, batch: np.ndarray, mask: np.ndarray) -> tuple[Any, Any,
 def features(hours: float) -> np.ndarray:
     """What the package computes from the beats of a simulated night, `[T, 36]`."""
     try:
-        import sleepecg
-        from sleepecg.io.sleep_readers import Gender, SleepRecord, SubjectData
+        import sleepecg  # pyright: ignore[reportMissingImports]
+        from sleepecg.io import sleep_readers  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise Absent(f"sleepecg needs {error.name}") from error
-    record = SleepRecord(
+    record = sleep_readers.SleepRecord(
         heartbeat_times=beats(hours),
         recording_start_time=datetime.time(23, 0),
-        subject_data=SubjectData(gender=Gender.FEMALE, age=40),
+        subject_data=sleep_readers.SubjectData(sleep_readers.Gender.FEMALE, age=40),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

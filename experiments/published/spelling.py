@@ -72,7 +72,7 @@ def spelling(num_words: int) -> Spelling:
 def package() -> ModuleType:
     """The module of the package, without the corpora that it would download."""
     with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in STUBS}):
-        from g2p_en import g2p
+        from g2p_en import g2p  # pyright: ignore[reportMissingImports]
 
     return g2p
 
