@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._affine import affine
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.masking import select
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.factories import model_factory
-from jaxrnn.layers._dense import affine
 from jaxrnn.mixers._window import empty_window, through_window
 from jaxrnn.types import Layer, Rollout
 
