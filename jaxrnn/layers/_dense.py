@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._linear import affine
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
@@ -71,8 +72,3 @@ def dense(
         return ys if activation is None else activation(ys)
 
     return stateless(init, apply, lambda num_inputs: num_outputs)
-
-
-def affine(xs: Any, kernel: Any, bias: Any) -> Any:
-    """x W + b, or x W where b is None."""
-    return xs @ kernel if bias is None else xs @ kernel + bias

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._linear import affine
 from jaxrnn.cells._s6 import s6
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
@@ -13,7 +14,6 @@ from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
-from jaxrnn.layers._dense import affine
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.types import Evaluator, Layer, Rollout
 

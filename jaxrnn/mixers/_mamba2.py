@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._linear import affine
 from jaxrnn.cells._rms import divided_by_rms
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
-from jaxrnn.layers._dense import affine
 from jaxrnn.mixers import _causal_conv as causal_conv
 from jaxrnn.mixers._ssd import UNLIMITED, ssd
 from jaxrnn.types import Evaluator, Layer, Rollout
