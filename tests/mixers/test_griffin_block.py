@@ -9,9 +9,8 @@ from jaxrnn.testing import check_layer
 D, H, BLOCKS, T, BATCH = 3, 4, 2, 9, 3
 
 
-@pytest.mark.parametrize("normalized_start", [True, False])
-def test_the_laws(normalized_start):
-    check_layer(jr.griffin_block(H, BLOCKS, conv_width=2, normalized_start=normalized_start))
+def test_the_laws():
+    check_layer(jr.griffin_block(H, BLOCKS, conv_width=2, normalized_start=False))
 
 
 def of_parts(params, xs, carry, normalized_start, **flags):
