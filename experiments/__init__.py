@@ -13,6 +13,7 @@ GROUPS = {
         "tagging": "The token of every character of Python source; packed or padded.",
         "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
         "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, reach.",
+        "published": "Networks of other packages, read and run: spelling, sleep, speech.",
         "recurrent_policy": "Recurrent PPO inside one jit: T-maze, repeat-first, cart-pole.",
     },
     "Training": {

@@ -55,7 +55,7 @@ def linear_cell(
         shape = carry_shape(params) if callable(carry_shape) else carry_shape
         return LinearCarry(jnp.zeros((*batch_shape, *shape), dtype))
 
-    def project_to_affine(params, x):
+    def affine(params, x):
         a, b = project(widened(params), x)
         return Affine(LinearCarry(a), LinearCarry(b))
 
@@ -69,17 +69,12 @@ def linear_cell(
     return Cell(
         init=init,
         initial_carry=initial_carry,
-        project=project_to_affine,
+        project=affine,
         advance=advance,
         emit=readout,
         num_outputs=num_outputs,
         num_feature_axes=num_feature_axes,
     )
-
-
-def affine(xs: Any, kernel: Any, bias: Any) -> Any:
-    """x W + b, or x W where b is None."""
-    return xs @ kernel if bias is None else xs @ kernel + bias
 
 
 def complex_product(x: Any, real: Any, imag: Any) -> Any:

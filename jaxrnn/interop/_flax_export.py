@@ -1,17 +1,13 @@
 """Writes models as modules of flax, linen or nnx."""
 
-import inspect
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.interop import _flax_layouts as layouts
-from jaxrnn.interop._models import made_by
+from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.types import Model, Params
-
-# Options that say how parameters are made, which they are already.
-_OF_INIT = {"param_dtype", "forget_bias", "chrono"}
 
 
 class LinenModel(NamedTuple):
@@ -40,12 +36,12 @@ def to_flax(model: Model, params: Params) -> LinenModel:
 
     `elman`, `lstm` and `gru` become an `RNN` of the cell, `conv_lstm` one of a `ConvLSTMCell`;
     `bidirectional` becomes `Bidirectional`, `serial` a `Sequential`, and `dense`, `embed`,
-    `layer_norm`, `dropout` and `lift` the layers of that name or their function. Where linen has a
-    bias more than the model, it is zero. Any function of the parameters can be traced through this
-    one.
+    `layer_norm`, `rms_norm`, `dropout` and `lift` the layers of that name or their function. The
+    second bias of a `ConvLSTMCell` is zero, and -1 for f, to which its step adds 1. The function
+    can be traced, so gradients pass through it.
 
     Args:
-        model: model of the factories above.
+        model: model of these factories.
         params: its parameters.
 
     Returns:
@@ -88,7 +84,7 @@ def to_nnx(model: Model, params: Params) -> Any:
     of nnx has no bias in the recurrent product, so the `recurrent_bias` of a `gru` must be zero.
 
     Args:
-        model: model of these factories.
+        model: model of the factories that `to_flax` names.
         params: its parameters.
 
     Returns:
@@ -151,6 +147,7 @@ class _Writer:
             "dense": (self._dense, {"num_outputs", "activation", "use_bias"}),
             "embed": (self._embed, {"num_outputs"}),
             "layer_norm": (self._layer_norm, {"epsilon"}),
+            "rms_norm": (self._rms_norm, {"epsilon"}),
             "dropout": (self._dropout, {"rate"}),
             "lift": (self._lift, {"function", "num_outputs"}),
         }
@@ -173,14 +170,7 @@ class _Writer:
             known = ", ".join({**self._cells, **self._layers})
             raise ValueError(f"model must be made by {known} to be written for flax, got {model}")
         write, read = writers[factory]
-        given = inspect.signature(model.made_by.factory).bind(
-            *model.made_by.args, **model.made_by.kwargs
-        )
-        for name, value in given.arguments.items():
-            if name not in read | _OF_INIT:
-                raise ValueError(
-                    f"{name} of {factory} must be left out to be written for flax, got {value!r}"
-                )
+        check_options(model, read, "flax")
         return write(options, params)
 
     def _rnn(self, model, params, **options):
@@ -280,16 +270,16 @@ class _Writer:
         return [_Written(module, {"embedding": params.table})]
 
     def _layer_norm(self, options, params):
-        num_inputs, dtype = params.scale.size, params.scale.dtype
         # The variance in two passes, as here: in one it cancels.
-        module = self._make(
-            "LayerNorm",
-            num_inputs,
-            epsilon=options["epsilon"],
-            use_fast_variance=False,
-            param_dtype=dtype,
-        )
+        module = self._norm("LayerNorm", options, params, use_fast_variance=False)
         return [_Written(module, {"scale": params.scale, "bias": params.offset})]
+
+    def _rms_norm(self, options, params):
+        return [_Written(self._norm("RMSNorm", options, params), {"scale": params.scale})]
+
+    def _norm(self, name, options, params, **others):
+        scale, epsilon = params.scale, options["epsilon"]
+        return self._make(name, scale.size, epsilon=epsilon, param_dtype=scale.dtype, **others)
 
     def _dropout(self, options, params):
         return [_Written(self._make("Dropout", None, options["rate"], deterministic=True), {})]

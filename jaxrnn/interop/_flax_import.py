@@ -28,15 +28,17 @@ from jaxrnn.layers import (
     Directions,
     EmbedParams,
     LayerNormParams,
+    RMSNormParams,
     bidirectional,
     dense,
     dropout,
     embed,
     layer_norm,
     lift,
+    rms_norm,
     serial,
 )
-from jaxrnn.types import Model
+from jaxrnn.types import Cell, Model
 
 # Options that say nothing about the function: sizes that the arrays have too, how parameters are
 # made, how a loop is compiled, and what the parts of a module are.
@@ -64,9 +66,9 @@ def from_flax(
         jr.unroll(model, params, xs, mask=mask).outputs = mask ⊙ module(xs, seq_lengths)
 
     It reads `SimpleCell`, `LSTMCell`, `OptimizedLSTMCell`, `GRUCell` and linen's `ConvLSTMCell`,
-    alone, in an `RNN` or in a `Bidirectional`; `Dense` or `Linear`, `Embed`, `LayerNorm` and
-    `Dropout`; and a `Sequential` of those and of functions that act on each step. A module of your
-    own is read part by part, each with its variables.
+    alone, in an `RNN` or in a `Bidirectional`; `Dense` or `Linear`, `Embed`, `LayerNorm`,
+    `RMSNorm` and `Dropout`; and a `Sequential` of those and of functions that act on each step. A
+    module of your own is read part by part, each with its variables.
 
     The carry of an LSTM is `(c, h)` in flax and `LSTMCarry(h, c)` here; that of the other cells is
     h in flax. Masked outputs are zero here, where flax leaves what it computed from the padding. A
@@ -160,6 +162,7 @@ class _Reader:
             "Linear": self._dense,
             "Embed": self._embed,
             "LayerNorm": self._layer_norm,
+            "RMSNorm": self._rms_norm,
             "Dropout": self._dropout,
             "Sequential": self._sequential,
         }
@@ -240,8 +243,15 @@ class _Reader:
         _check_options(module, path, "reverse", "keep_order", "return_carry")
         if module.reverse and not module.keep_order:
             raise _unsupported(path, module, "keep_order", True)
-        cell, params = self.read(module.cell, self._below(module.cell, "cell", path))
+        cell, params = self._cell_of(module, path)
         return recurrent(cell, reverse=True) if module.reverse else cell, params
+
+    def _cell_of(self, rnn, path):
+        below = self._below(rnn.cell, "cell", path)
+        model, params = self.read(rnn.cell, below)
+        if not isinstance(model, Cell):
+            raise ValueError(f"{_place(below)} must be a cell, got {type(rnn.cell).__name__}")
+        return model, params
 
     def _bidirectional(self, module, path):
         _check_options(module, path, "merge_fn", "return_carry")
@@ -253,10 +263,10 @@ class _Reader:
             # What it says of order and time is not used: its caller says it again.
             _check_options(rnn, path, "reverse", "keep_order", "return_carry", "time_major")
             below = self._below(rnn, f"{name}_rnn", path)
-            models[name], params[name] = self.read(rnn.cell, self._below(rnn.cell, "cell", below))
+            models[name], params[name] = self._cell_of(rnn, below)
         default = inspect.signature(type(module).__init__).parameters["merge_fn"].default
-        names = {default: "concat", **{function: name for name, function in layouts.MERGES.items()}}
-        merge = names.get(module.merge_fn, module.merge_fn)
+        names = {function: name for name, function in layouts.MERGES.items()}
+        merge: Any = (names | {default: "concat"}).get(module.merge_fn, module.merge_fn)
         if models["forward"] == models["backward"]:
             del models["backward"]
         return bidirectional(**models, merge=merge), Directions(**params)
@@ -285,6 +295,11 @@ class _Reader:
             leaves.get("scale", np.ones(width, dtype)), leaves.get("bias", np.zeros(width, dtype))
         )
         return layer_norm(module.epsilon, **_dtype(params)), params
+
+    def _rms_norm(self, module, path):
+        _check_options(module, path, "epsilon")
+        params = RMSNormParams(self._arrays.take(f"{path}scale", None))
+        return rms_norm(module.epsilon, **_dtype(params)), params
 
     def _dropout(self, module, path):
         _check_options(module, path, "rate")

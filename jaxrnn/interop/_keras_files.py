@@ -58,9 +58,10 @@ def _layers(config: Any, weights: Any, activations: Mapping[str, Any]) -> Iterat
     check_chain(layers)
     for layer in layers:
         name = layer["config"]["name"]
-        group = weights[name] if name in weights else None
-        names = [] if group is None else map(_text, group.attrs.get("weight_names", []))
-        arrays = [np.asarray(group[one]) for one in names]
+        arrays = []
+        if name in weights:
+            names = map(_text, weights[name].attrs.get("weight_names", []))
+            arrays = [np.asarray(weights[name][one]) for one in names]
         yield KerasLayer(layer["class_name"], layer["config"], arrays, None, activations)
 
 

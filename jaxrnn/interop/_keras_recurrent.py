@@ -131,9 +131,9 @@ def _gru(layer: KerasLayer, kernel: Any, recurrent_kernel: Any, arrays: Arrays |
         rest = 2 * num_units
         bias = np.concatenate([(inputs + recurrent)[:rest], inputs[rest:]])
         recurrent_bias = recurrent[rest:]
-    blocks = (regrouped(leaf, "zrn", "rzn") for leaf in (kernel, recurrent_kernel, bias))
+    leaves = [regrouped(leaf, "zrn", "rzn") for leaf in (kernel, recurrent_kernel, bias)]
     model = gru(num_units, reset_after=reset_after, **_gates(layer))
-    return model, GRUParams(*blocks, recurrent_bias), GRUCarry
+    return model, GRUParams(*leaves, recurrent_bias=recurrent_bias), GRUCarry
 
 
 def _of_cudnn(kernel: np.ndarray, recurrent_kernel: np.ndarray, num_gates: int) -> tuple[Any, Any]:

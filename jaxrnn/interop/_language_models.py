@@ -1,6 +1,6 @@
 """What the readers of language models share: stacks of blocks, and the cap of the logits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -79,7 +79,7 @@ def check_claims(config: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             )
 
 
-def check_known(config: Any, known: set[str], fixed: Mapping[str, Sequence[Any]]) -> None:
+def check_known(config: Any, known: Collection[str], fixed: Mapping[str, Sequence[Any]]) -> None:
     """Raises where a config has a key that is not known, or a value without a counterpart.
 
     Raises:

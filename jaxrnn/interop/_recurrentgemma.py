@@ -352,9 +352,11 @@ def _read_mlp(source: Source, prefix: str, width: int) -> tuple[Layer, GatedMLPP
         biases = source.take(f"{prefix}ffw_up.b", 2, 1, 1, kernels.shape[2])[:, 0, 0]
     num_units = len(biases[0])
     params = GatedMLPParams(
-        *kernels,
+        kernels[0],
+        kernels[1],
         source.kernel(f"{prefix}ffw_down", num_units, width),
-        *biases,
+        biases[0],
+        biases[1],
         source.take(f"{prefix}ffw_down.bias", width),
     )
     return gated_mlp(num_units, use_bias=True), params

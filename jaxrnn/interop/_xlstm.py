@@ -34,10 +34,11 @@ from jaxrnn.types import Layer, Params
 KNOWN = set(
     "architectures autocast_kernel_dtype bos_token_id chunk_size chunkwise_kernel dtype "
     "embedding_dim eos_token_id eps ffn_proj_factor ffn_round_up_to_multiple_of "
-    "force_bos_token_insert gate_soft_cap hidden_size inference_state_dtype max_inference_chunksize "
-    "mode norm_eps norm_reduction_force_float32 num_blocks num_heads num_hidden_layers "
-    "output_logit_soft_cap pad_token_id qk_dim_factor return_last_states sequence_kernel step_kernel "
-    "torch_dtype transformers_version use_cache v_dim_factor vocab_size weight_mode _name_or_path".split()
+    "force_bos_token_insert gate_soft_cap hidden_size inference_state_dtype "
+    "max_inference_chunksize mode norm_eps norm_reduction_force_float32 num_blocks num_heads "
+    "num_hidden_layers output_logit_soft_cap pad_token_id qk_dim_factor return_last_states "
+    "sequence_kernel step_kernel torch_dtype transformers_version use_cache v_dim_factor "
+    "vocab_size weight_mode _name_or_path".split()
 )
 FIXED = {
     "add_out_norm": (True,),

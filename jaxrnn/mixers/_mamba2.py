@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._linear import affine
+from jaxrnn.cells._affine import affine
 from jaxrnn.cells._rms import divided_by_rms
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise

@@ -43,25 +43,31 @@ def plain(name, params):
 
 
 def nnx(name, params):
-    theirs = subjects.flax_nnx(name, SHAPE).params
-    theirs["cell"]["dense_i"]["kernel"].set_value(params.kernel)
-    theirs["cell"]["dense_h"]["kernel"].set_value(params.recurrent_kernel)
-    theirs["cell"]["dense_h"]["bias"].set_value(params.bias)
-    return theirs
+    from flax import nnx
+
+    module = jr.interop.to_nnx(subjects.CELLS[name](SHAPE.units), params)
+    return nnx.split(module, nnx.Param, ...)[1]
 
 
 def equinox(name, params):
     import equinox
 
-    theirs = subjects.equinox_cell(name, SHAPE).params
-    leaves = (params.kernel.T, params.recurrent_kernel.T, params.bias)
-    return equinox.tree_at(lambda cell: (cell.weight_ih, cell.weight_hh, cell.bias), theirs, leaves)
+    cell = jr.interop.to_equinox(subjects.CELLS[name](SHAPE.units), params)
+    return equinox.filter(cell, equinox.is_array)
+
+
+def linen(name, params):
+    return jr.interop.to_flax(subjects.CELLS[name](SHAPE.units), params).variables
+
+
+def haiku(name, params):
+    return jr.interop.to_haiku(subjects.CELLS[name](SHAPE.units), params, name)
 
 
 THEIRS = {
-    subjects.flax_linen: lambda name, p: {"params": {"cell": peer_parameters.flax_variables(p)}},
+    subjects.flax_linen: linen,
     subjects.flax_nnx: nnx,
-    subjects.haiku_core: lambda name, p: {"lstm/linear": peer_parameters.haiku_lstm(p)},
+    subjects.haiku_core: haiku,
     subjects.equinox_cell: equinox,
     subjects.keras_layer: lambda name, p: peer_parameters.keras_weights(p),
     subjects.plain_scan: plain,
@@ -95,9 +101,8 @@ def test_torch_has_the_same_function(name):
     layer = subjects.torch_module(name, SHAPE)
     with torch.no_grad():
         outputs = layer(torch.tensor(np.asarray(work.inputs(SHAPE))))[0].numpy()
-    kind = "rnn" if name.startswith("elman") else name
-    arrays = peer_parameters.torch_arrays(layer, "l0", lambda array: array.detach().numpy())
-    params = peer_parameters.from_torch(kind, arrays)
+    model, params, _ = jr.interop.from_torch(layer)
+    assert model == subjects.CELLS[name](SHAPE.units)
     np.testing.assert_allclose(outputs, ours(name, params), rtol=1e-5, atol=1e-6)
 
 

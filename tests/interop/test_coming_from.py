@@ -22,6 +22,8 @@ TASKS = [
     "9 One step at a time",
     "10 Save, load, and bring your weights along",
 ]
+# Keras itself, where it saves and loads.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -48,3 +50,9 @@ def test_our_code_runs(page):
 def test_their_code_runs(page):
     pytest.importorskip(page.stem, reason=f"needs {page.stem}")
     run(page, f"python {page.stem}")
+
+
+@pytest.mark.parametrize("framework", ["torch", "keras", "flax"])
+def test_the_tutorial_brings_weights_along(framework):
+    pytest.importorskip(framework, reason=f"needs {framework}")
+    run(DOCS / "tutorial" / "weights.md", f"python {framework}")

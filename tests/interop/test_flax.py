@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.pages import DOCS, run
 from support.peer_case import assert_close, evaluate, random_like
 
 import jaxrnn as jr
@@ -166,6 +167,7 @@ def stack(package):
                 nn.RNN(nn.OptimizedLSTMCell(4, **FLOAT64), reverse=True, keep_order=True),
                 nn.tanh,
                 nn.LayerNorm(epsilon=1e-3, **FLOAT64),
+                nn.RMSNorm(**FLOAT64),
                 nn.Sequential([nn.Dropout(0.1, deterministic=True), nn.Dense(3, **FLOAT64)]),
                 nn.Bidirectional(
                     nn.RNN(nn.SimpleCell(2, **FLOAT64)),
@@ -182,6 +184,7 @@ def stack(package):
         nnx.RNN(nnx.OptimizedLSTMCell(3, 4, **options), reverse=True, keep_order=True),
         nnx.tanh,
         nnx.LayerNorm(4, epsilon=1e-3, **options),
+        nnx.RMSNorm(4, **options),
         nnx.Sequential(
             nnx.Dropout(0.1, deterministic=True, rngs=nnx.Rngs(0)), nnx.Linear(4, 3, **options)
         ),
@@ -203,7 +206,8 @@ def test_a_stack_of_every_layer(x64, package):
     float64 = "param_dtype=float64"
     assert repr(model) == (
         f"serial(embed(3, {float64}), recurrent(lstm(4, {float64}), reverse=True), lift(tanh), "
-        f"layer_norm(0.001, {float64}), serial(dropout(0.1), dense(3, {float64})), "
+        f"layer_norm(0.001, {float64}), rms_norm({float64}), "
+        f"serial(dropout(0.1), dense(3, {float64})), "
         f"bidirectional(elman(2, {float64}), lstm(2, {float64}), 'sum'), "
         f"dense(5, relu, use_bias=False, {float64}))"
     )
@@ -270,7 +274,7 @@ def own_module():
     return Tagger()
 
 
-def lora():
+def with_statistics():
     return nnx.Sequential(nnx.BatchNorm(3, rngs=nnx.Rngs(0)))
 
 
@@ -295,6 +299,10 @@ REFUSED = {
     "a start of its own": (
         lambda: linen_rnn(nn.GRUCell(2, carry_init=nn.initializers.ones)),
         "carry_init of the part at 'cell'.*pass the carry to unroll",
+    ),
+    "a layer in the place of a cell": (
+        lambda: linen_rnn(nn.Dropout(0.5)),
+        "the part at 'cell' must be a cell, got Dropout",
     ),
     "strides": (lambda: nn.ConvLSTMCell(2, (3,), strides=(2,)), "strides of module"),
     "both directions of both": (
@@ -338,19 +346,21 @@ def test_arrays_that_do_not_fit():
     refused(ValueError, "got batch_stats, params", linen_rnn(), statistics)
     refused(ValueError, "shape must be None", linen_rnn(), gru_variables(), shape=(3,))
     refused(TypeError, "variables must be those of the linen module", linen_rnn())
+    rnn = nnx.RNN(nnx.GRUCell(3, 2, rngs=nnx.Rngs(0)))
+    refused(ValueError, "no array 'forward_rnn/cell/", nnx.Bidirectional(rnn, rnn))
     refused(TypeError, "variables must be None", nnx.Linear(2, 3, rngs=nnx.Rngs(0)), {})
     refused(TypeError, "module must be a module of flax", jr.gru(2))
-    refused(ValueError, "not nnx.Param: layers/0/mean, layers/0/var", lora())
+    refused(ValueError, "not nnx.Param: layers/0/mean, layers/0/var", with_statistics())
 
 
 @pytest.mark.parametrize(
     "model, message",
     [
-        (jr.lstm(2, peephole=True), "peephole of lstm must be left out .* got True"),
-        (jr.gru(2, reset_after=False), "reset_after of gru"),
-        (jr.elman(2, clip=1.0), "clip of elman"),
+        (jr.lstm(2, peephole=True), "flax has no lstm with peephole=True"),
+        (jr.gru(2, reset_after=False), "flax has no gru with reset_after=False"),
+        (jr.elman(2, clip=1.0), "flax has no elman with clip=1.0"),
         (jr.mgu(2), "model must be made by elman, .* got mgu"),
-        (jr.serial(jr.dropout(0.5, variational=True)), "variational of dropout"),
+        (jr.serial(jr.dropout(0.5, variational=True)), "flax has no dropout with variational=True"),
         (jr.bidirectional(jr.serial(jr.gru(2))), "a direction must be a cell"),
         (jr.gru(2)._replace(num_outputs=len), "model must be made by a factory"),
         (jr.recurrent(jr.zoneout(jr.gru(2), 0.1)), "model must be made by .* got zoneout"),
@@ -383,3 +393,7 @@ def test_a_mean_of_directions_and_a_function_alone_come_back():
             assert_same(jr.interop.from_flax(*written)[:2], (model, params))
     module, variables = jr.interop.to_flax(jr.lift(jnp.tanh), ())
     assert module.apply(variables, jnp.zeros(3)).shape == (3,)
+
+
+def test_the_page():
+    run(DOCS / "interop.md", "python flax")

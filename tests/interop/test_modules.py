@@ -1,5 +1,7 @@
 """Models as modules of flax: trained beside plain ones, inside the transformations of flax."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,14 +135,23 @@ def test_carries_steps_and_resets():
         del carry
 
 
+def quiet_module():
+    return jr.interop.nnx.RNN(jr.gru(3), D, rngs=nnx.Rngs(0))
+
+
 def test_noise_comes_from_the_keys_of_the_framework():
     rnn = jr.interop.nnx.RNN(NOISY, D, rngs=nnx.Rngs(0, dropout=1))
     first, second = rnn(XS), rnn(XS)
     assert (first != second).any()
     rnn.eval()
     np.testing.assert_array_equal(rnn(XS), jr.unroll(NOISY, rnn.arrays(), XS).outputs)
+    assert not nnx.view(rnn, deterministic=False).deterministic and rnn.deterministic
     rnn.train()
     assert (rnn(XS) != rnn(XS, deterministic=True)).any()
+    assert (rnn(XS, rngs=nnx.Rngs(5)) == rnn(XS, rngs=nnx.Rngs(5))).all()
+    again = copy.deepcopy(rnn)
+    assert again.model == NOISY and (again(XS) == rnn(XS)).all()  # the next key of both
+    assert nnx.vmap(lambda rnn, xs: rnn(xs), in_axes=(None, 0))(quiet_module(), XS).shape[0] == B
     assert jr.interop.nnx.RNN(MODEL, D, rngs=nnx.Rngs(0)).rngs is None
 
     module = jr.interop.linen.RNN(NOISY)

@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import peer_parameters
 from support.peer_case import (
     LENGTHS,
     RIGHT,
@@ -43,12 +42,12 @@ KINDS = {
 }
 
 
-def flax_run(cell, mask, **options):
+def flax_run(cell, theirs, mask, **options):
     """The run of `nn.RNN`, masked outputs set to zero, where flax leaves what the cell makes."""
 
     def run(params, xs, carry):
-        last, outputs = nn.RNN(cell, **options).apply(
-            {"params": {"cell": peer_parameters.flax_variables(params)}},
+        last, outputs = nn.RNN(theirs, **options).apply(
+            jr.interop.to_flax(cell, params).variables,
             xs,
             initial_carry=carry_to_flax(carry),
             seq_lengths=None if mask is None else jnp.asarray(LENGTHS),
@@ -68,7 +67,7 @@ def test_outputs_carry_and_every_gradient(x64, name, mask):
     params = random_params(cell)
     carry = random_carry(cell, params)
     got = evaluate(ours(cell, mask), params, inputs(), carry)
-    assert_close(got, evaluate(flax_run(theirs, mask), params, inputs(), carry))
+    assert_close(got, evaluate(flax_run(cell, theirs, mask), params, inputs(), carry))
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
@@ -77,16 +76,19 @@ def test_read_backwards(x64, name):
     params = random_params(cell)
     carry = random_carry(cell, params)
     got = evaluate(ours(cell, RIGHT, reverse=True), params, inputs(), carry)
-    run = flax_run(theirs, RIGHT, reverse=True, keep_order=True)
+    run = flax_run(cell, theirs, RIGHT, reverse=True, keep_order=True)
     assert_close(got, evaluate(run, params, inputs(), carry))
 
 
 def mgu_run(params, xs, carry):
-    sign = jnp.repeat(jnp.array([-1.0, 1.0]), H)
-    variables = peer_parameters.flax_variables(
-        jr.cells.MGUParams(*(sign * leaf for leaf in params))
-    )
-    variables["hn"]["bias"] = jnp.zeros(H)
+    leaves = [jnp.split(leaf, 2, axis=-1) for leaf in params]
+    (w_f, w_n), (u_f, u_n), (b_f, b_n) = leaves
+    variables = {
+        "if": {"kernel": -w_f, "bias": -b_f},
+        "hf": {"kernel": -u_f},
+        "in": {"kernel": w_n, "bias": b_n},
+        "hn": {"kernel": u_n, "bias": jnp.zeros(H)},
+    }
     last, outputs = nn.RNN(nn.MGUCell(H)).apply(
         {"params": {"cell": variables}}, xs, initial_carry=carry.h, return_carry=True
     )
@@ -119,7 +121,7 @@ def test_flax_runs_over_the_padding_of_an_empty_row_and_we_do_not(x64, name):
     carry = cell.initial_carry(params, (1,))
     xs = normal(0, 1, 3, D)
     last, _ = nn.RNN(theirs).apply(
-        {"params": {"cell": peer_parameters.flax_variables(params)}},
+        jr.interop.to_flax(cell, params).variables,
         xs,
         initial_carry=carry_to_flax(carry),
         seq_lengths=jnp.array([0]),

@@ -26,24 +26,3 @@ def keras_weights(params):
         zeros = jnp.zeros(2 * params.recurrent_bias.shape[0])
         bias = jnp.stack([bias, jnp.concatenate([zeros, params.recurrent_bias])])
     return [kernel, recurrent_kernel, bias]
-
-
-def flax_variables(params):
-    """flax linen: one dense a gate and side; biases on the h side (LSTM) or the x side."""
-    gates = {
-        jr.cells.ElmanParams: ("",),
-        jr.cells.LSTMParams: "ifgo",
-        jr.cells.GRUParams: "rzn",
-        jr.cells.MGUParams: "fn",
-    }
-    gates = gates[type(params)]
-    split = [jnp.split(leaf, len(gates), axis=-1) for leaf in params[:3]]
-    dense = {}
-    for gate, kernel, recurrent_kernel, bias in zip(gates, *split, strict=True):
-        dense[f"i{gate}"] = {"kernel": kernel}
-        dense[f"h{gate}"] = {"kernel": recurrent_kernel}
-        side = "h" if isinstance(params, jr.cells.LSTMParams) else "i"
-        dense[f"{side}{gate}"]["bias"] = bias
-    if isinstance(params, jr.cells.GRUParams):
-        dense["hn"]["bias"] = params.recurrent_bias
-    return dense

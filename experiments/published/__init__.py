@@ -1,0 +1,1 @@
+"""Networks that are published inside Python packages, read by `jaxrnn.interop` and run."""
