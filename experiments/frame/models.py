@@ -76,7 +76,7 @@ MODELS: Mapping[str, Model] = {
         LAYER,
         lambda s, **o: jr.griffin_block(s.H, s.G, **o),
         "3*D*H + 7*H + 2*H**2/G",
-        "log2 T",
+        "sqrt(T) log2 T",
     ),
     "mamba": Model(
         "Mamba",
