@@ -22,18 +22,38 @@ os.environ["KERAS_BACKEND"] = "jax"
 gc.set_threshold(200_000, 20, 100)
 
 
+class WithoutFrameworks:
+    """Leaves out files of classes that belong to a framework which is not installed."""
+
+    @staticmethod
+    def pytest_ignore_collect(collection_path):
+        """A plugin, because what a conftest.py ignores must be below it."""
+        if collection_path.parent.name == "interop" and collection_path.suffix == ".py":
+            tree = ast.parse(collection_path.read_text())
+            if any(map(is_missing, imported(ast.iter_child_nodes(tree)))):
+                return True
+        return None
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(WithoutFrameworks())
+
+
 def pytest_collection_modifyitems(items):
-    """Skips the examples of a file of `jaxrnn.interop` whose framework is not installed."""
+    """Skips the examples of `jaxrnn.interop` whose framework is not installed."""
     for item in items:
         if item.path.parent.name == "interop" and isinstance(item, DoctestItem):
-            missing = sorted(filter(is_missing, imported(item.path)))
+            lines = [example.source for example in item.dtest.examples]
+            trees = map(ast.parse, [item.path.read_text(), *lines])
+            names = {name for tree in trees for name in imported(ast.walk(tree))}
+            missing = sorted(filter(is_missing, names))
             if missing:
                 item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
 
 
-def imported(path):
-    """The packages that a file imports, at its top or in its functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported(nodes):
+    """The packages that are imported."""
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield (node.module or "").split(".")[0]
         elif isinstance(node, ast.Import):

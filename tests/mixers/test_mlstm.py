@@ -109,7 +109,6 @@ def test_the_start_of_m_changes_nothing(x64, chunk_size):
 
 
 def test_laws():
-    check_layer(jr.mlstm(2, 2, evaluator=jr.chunkwise(3)))
     check_layer(jr.mlstm(2, 1, evaluator=jr.chunkwise(3), **OPTIONS))
 
 
