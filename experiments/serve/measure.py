@@ -16,7 +16,7 @@ from experiments.serve.config import Config
 from experiments.serve.model import train
 from experiments.serve.server import serving
 from experiments.serve.sessions import Rows
-from experiments.serve.visitors import Visited, visit
+from experiments.serve.visitors import PESTS, Visited, visit
 
 HOSTILE = 2  # of each kind
 ROUNDS = 200
@@ -113,7 +113,7 @@ def _served(sessions, hostile, visited: Visited, sizes, expected) -> Served:
         difference = float(np.abs(answers - expected).max())
     return Served(
         sessions,
-        hostile * 4,
+        hostile * len(PESTS),
         np.concatenate([one.seconds for one in visited.visits]),
         visited.seconds,
         np.array(sizes),
