@@ -44,6 +44,11 @@ ROLES = {
         "readout": "output_kernel_real output_kernel_imag skip",
     },
     "causal_conv": {"input": "kernel bias"},
+    "griffin_block": {
+        "input": "kernel bias conv.kernel conv.bias lru.gate_kernel lru.gate_bias",
+        "ssm": "lru.eigenvalue_logit",
+        "readout": "output_kernel output_bias",
+    },
     "mamba": {
         "input": "kernel conv.kernel conv.bias ssm.kernel ssm.dt_kernel",
         "ssm": "ssm.dt_bias ssm.a_log",

@@ -75,8 +75,8 @@ MODELS: Mapping[str, Model] = {
         "Griffin block",
         LAYER,
         lambda s, **o: jr.griffin_block(s.H, s.G, **o),
-        "3*D*H + 4*H + 2*H**2/G + 3*H",
-        "log2 T",
+        "3*D*H + 7*H + 2*H**2/G",
+        "sqrt(T) log2 T",
     ),
     "mamba": Model(
         "Mamba",

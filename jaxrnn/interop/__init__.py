@@ -31,6 +31,7 @@ from jaxrnn.interop._torch import from_torch as from_torch
 from jaxrnn.interop._torch_export import to_torch as to_torch
 from jaxrnn.interop._torch_states import carry_from_torch as carry_from_torch
 from jaxrnn.interop._torch_states import carry_to_torch as carry_to_torch
+from jaxrnn.interop._xlstm import from_xlstm as from_xlstm
 
 __all__ = [
     "Imported",
@@ -47,6 +48,7 @@ __all__ = [
     "from_onnx",
     "from_recurrentgemma",
     "from_torch",
+    "from_xlstm",
     "load_params",
     "save_params",
     "to_equinox",

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import export
 
 from jaxrnn.engine import checks
+from jaxrnn.engine.arguments import check_model
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.interop._names import by_name, from_names
 from jaxrnn.types import Cell, Model, Params
@@ -66,8 +68,9 @@ def export_model(
         `Programs(start, unroll, step)`.
 
     Raises:
-        ValueError: The parameters are not those of the model; or it needs to know T, as `newton`
-            and `associative` do.
+        TypeError: `model` is neither a Cell nor a Layer.
+        ValueError: The parameters are not those of the model; `x` is not one step; a platform is
+            not known; or the model needs to know T, as `newton` and `associative` do.
         ImportError: flatbuffers is not installed; `pip install 'jaxrnn[serving]'` installs it.
 
     Example:
@@ -82,6 +85,11 @@ def export_model(
         >>> {name: h.shape for name, h in program.call(named, jnp.ones(5, bool)).items()}
         {'0.h': (5, 4)}
     """
+    check_model(model)
+    _check_step(model, x)
+    unknown = sorted(set(platforms) - {*PLATFORMS, "rocm"})
+    if unknown or not platforms:
+        raise ValueError(f"platforms must be among {', '.join(PLATFORMS)}, rocm, got {platforms!r}")
     batch, time = export.symbolic_shape("b, t")
     leading = (batch, time if num_steps is None else checks.positive(num_steps, "num_steps"))
     carry = jax.eval_shape(lambda params: model.initial_carry(params, (batch,)), params)
@@ -124,3 +132,16 @@ def export_model(
         unroll=compiled(run_unroll, *named, *inputs(*leading)),
         step=compiled(run_step, *named, *inputs(batch)) if is_causal else None,
     )
+
+
+def _check_step(model: Model, x: Any) -> None:
+    """Raises unless x has the axes of one step of one sequence."""
+    axes = model.num_feature_axes
+    if isinstance(axes, int):
+        axes = jax.tree.map(lambda leaf: axes, x)
+    for leaf, wanted in zip(jax.tree.leaves(x), jax.tree.leaves(axes), strict=False):
+        if np.ndim(leaf) != wanted:
+            raise ValueError(
+                f"x must be one step of one sequence, with {wanted} axes, got the shape "
+                f"{np.shape(leaf)}"
+            )

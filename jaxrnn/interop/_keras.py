@@ -1,7 +1,7 @@
 """Recurrent networks of keras: layers, models and files in."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -43,7 +43,8 @@ def from_keras(source: Any) -> Imported:
     A mask is an argument of `unroll` here, so a layer such as `Masking` is left out. With
     `return_sequences=False` the model still returns all steps, and `jr.last_valid` takes the one
     that keras returns. `dropout` and `recurrent_dropout` of a recurrent layer are left out with a
-    warning; they act in training alone. States of a layer with `stateful=True` are the carry.
+    warning; they act in training alone. States of a layer with `stateful=True` are the carry. The
+    dtype to compute in, such as that of "mixed_float16", is not read: the inputs say it here.
 
     Args:
         source: a layer or model of keras that is built, the path of a `.keras` file, which is read
@@ -89,8 +90,13 @@ def from_keras(source: Any) -> Imported:
 
 def layers_of(source: Any) -> list[KerasLayer]:
     """The layers of a model, or the one that it is."""
+    if not type(source).__module__.startswith("keras."):
+        raise ValueError(
+            f"{type(source).__name__} is a class of its own, whose `call` can be anything: read "
+            "its layers one by one, or as a keras.Sequential"
+        )
     if hasattr(source, "layers"):
-        check_chain(source.get_config().get("layers", []))
+        check_chain(source.get_config())
         return [layer for part in source.layers for layer in layers_of(part)]
     if not source.built:
         raise ValueError(f"source must be built, so that it has arrays, got {source!r}")
@@ -103,16 +109,22 @@ def layers_of(source: Any) -> list[KerasLayer]:
     return [KerasLayer(type(source).__name__, source.get_config(), weights, states)]
 
 
-def check_chain(layers: Sequence[Mapping[str, Any]]) -> None:
-    """Raises unless each layer of a functional model reads the one before it alone."""
+def check_chain(config: Mapping[str, Any]) -> None:
+    """Raises unless each layer of a functional model reads the one before it alone.
+
+    The last one must be the output, the only one.
+    """
     before = None
-    for layer in layers:
+    for layer in config["layers"]:
         if layer["class_name"] in MASKS:
             continue
         read, name = sorted(set(_sources(layer.get("inbound_nodes", [])))), layer["config"]["name"]
         if read and read != [before]:
             raise ValueError(f"the layers must be a chain, but {name!r} reads {', '.join(read)}")
         before = name
+    outputs = sorted(set(_sources(config.get("output_layers", []))))
+    if outputs and outputs != [before]:
+        raise ValueError(f"the layer {before!r} must be the one output, got {', '.join(outputs)}")
 
 
 def _sources(node: Any) -> Iterator[str]:
@@ -148,7 +160,8 @@ def _read(layer: KerasLayer) -> Iterator[Part]:
     if name in NOTHING:
         return
     if name == "TimeDistributed":
-        yield from _read(layer.inner(config["layer"], layer.weights))
+        # It takes a sequence for a batch, so its layer must not be one that reads sequences.
+        yield _read_stateless(layer.inner(config["layer"], layer.weights))
     elif name == "RNN" and config["cell"]["class_name"] == "StackedRNNCells":
         weights = list(layer.weights)
         for cell in config["cell"]["config"]["cells"]:

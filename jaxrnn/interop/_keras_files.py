@@ -54,9 +54,9 @@ def _layers(config: Any, weights: Any, activations: Mapping[str, Any]) -> Iterat
     """The layers of a configuration, with their arrays in the order of keras."""
     inner = config["config"]
     # The oldest files list the layers of a Sequential without a name for the list.
-    layers = inner if isinstance(inner, list) else inner["layers"]
-    check_chain(layers)
-    for layer in layers:
+    inner = {"layers": inner} if isinstance(inner, list) else inner
+    check_chain(inner)
+    for layer in inner["layers"]:
         name = layer["config"]["name"]
         arrays = []
         if name in weights:

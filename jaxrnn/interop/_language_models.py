@@ -94,7 +94,7 @@ def check_known(config: Any, known: Collection[str], fixed: Mapping[str, Sequenc
                 f"config has {key!r}: {value!r}, which has no counterpart here; it must be "
                 f"{fixed[key][0]!r}."
             )
-        if key not in known | set(fixed):
+        if key not in {*known, *fixed}:
             raise ValueError(
                 f"config has the unknown key {key!r}; leave it out if the function of the network "
                 "does not depend on it."

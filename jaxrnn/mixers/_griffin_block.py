@@ -10,6 +10,7 @@ from jaxrnn.cells._affine import affine
 from jaxrnn.cells._rg_lru import FirstOrNot, rg_lru, told_first_steps
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
+from jaxrnn.engine.evaluators.chunked import chunked, sqrt_size
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.starts import parts_of
 from jaxrnn.factories import model_factory
@@ -72,7 +73,7 @@ def griffin_block(
         c: exponent of the decay, as in `rg_lru`.
         normalized_start: whether √(1 - a²) also scales the first input of a sequence, as in
             `rg_lru`; the published networks have False. Every evaluator of linear cells takes both.
-        evaluator: how the recurrence is evaluated; None is `associative()`.
+        evaluator: how the recurrence is evaluated; None is chunks of √T steps, as in `mamba`.
         param_dtype: dtype of the parameters. Everything runs in promote(params, float32).
 
     Returns:
@@ -101,7 +102,7 @@ def griffin_block(
     if conv_width == 1 and not normalized_start:
         raise ValueError("conv_width must be above 1 without a normalized start, got 1.")
     cell = linear if normalized_start else told_first_steps(linear, c)
-    evaluate = associative() if evaluator is None else evaluator
+    evaluate = chunked(sqrt_size, associative()) if evaluator is None else evaluator
     checks.evaluator(evaluate, "evaluator")
     checks.evaluates(evaluate, cell)
 

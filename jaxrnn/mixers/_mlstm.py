@@ -1,5 +1,7 @@
 """The mLSTM, the matrix memory of xLSTM, in its recurrent, chunkwise and parallel forms."""
 
+import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +18,10 @@ from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
 
 class MLSTMParams(NamedTuple):
-    """`write_kernel [D, 2*H]` (blocks k, v), `read_kernel [D, 2*H]` (blocks q, o).
+    """`write_kernel [D, num_heads*(K+V)]` (blocks k, v), `read_kernel`, the same (blocks q, o).
 
-    `gate_kernel [D, 2*num_heads]` (blocks i, f), and a bias for each; H = num_heads * K.
+    `gate_kernel [D, 2*num_heads]` (blocks i, f), a bias for each, and `norm_scale [num_heads*V]` or
+    None.
     """
 
     write_kernel: Any
@@ -27,11 +30,20 @@ class MLSTMParams(NamedTuple):
     read_bias: Any
     gate_kernel: Any
     gate_bias: Any
-    roles = "input"
+    norm_scale: Any = None
+    roles = {
+        "write_kernel": "input",
+        "write_bias": "input",
+        "read_kernel": "input",
+        "read_bias": "input",
+        "gate_kernel": "input",
+        "gate_bias": "input",
+        "norm_scale": "readout",
+    }
 
 
 class MLSTMCarry(NamedTuple):
-    """The memory `c [..., num_heads, K, K]` (key, value), `n [..., num_heads, K]` and `m`.
+    """The memory `c [..., num_heads, K, V]` (key, value), `n [..., num_heads, K]` and `m`.
 
     `m [..., num_heads]` is a common exponent: the memory is c exp(m), and n exp(m).
     """
@@ -42,9 +54,9 @@ class MLSTMCarry(NamedTuple):
 
 
 class MLSTMWrite(NamedTuple):
-    """What a step writes: `k`, `v` `[..., num_heads, K]`, and gates `i`, `f` `[..., num_heads]`.
+    """What a step writes: `k [..., num_heads, K]`, `v [..., num_heads, V]`, and gates `i`, `f`.
 
-    The gates are the arguments ĩ and x w_f + b_f, before any activation.
+    The gates `[..., num_heads]` are the arguments ĩ and x w_f + b_f, before any activation.
     """
 
     k: Any
@@ -53,11 +65,22 @@ class MLSTMWrite(NamedTuple):
     f: Any
 
 
+class MLSTMReadout(NamedTuple):
+    """The ε that is added to the denominator, and that of the norm of each head, or None."""
+
+    epsilon: float
+    norm_epsilon: float | None
+
+
 @model_factory
 def mlstm(
     num_heads: int,
     head_width: int,
     *,
+    value_width: int | None = None,
+    gate_soft_cap: float | None = None,
+    norm_epsilon: float | None = None,
+    denominator_epsilon: float = 0.0,
     evaluator: Evaluator | None = None,
     param_dtype: Any = jnp.float32,
 ) -> Layer:
@@ -72,7 +95,10 @@ def mlstm(
     same as with m = 0 throughout, where the denominator is max(|q · n|, 1). The paper's m has no 0
     in its maximum. With it exp(-m) cannot overflow, and nothing is lost: a memory smaller than
     exp(0) has the denominator 1. The paper's code adds 1e-6 to the scaled denominator, which makes
-    y depend on m; nothing is added here.
+    y depend on m; nothing is added here unless `denominator_epsilon` says so.
+
+    The published xLSTM 7B (Beck et al. 2025, arXiv:2503.13427) has gates cap tanh(ĩ / cap), and the
+    same of x w_f + b_f, and normalises each head of the quotient before the output gate.
 
     There are three equivalent forms: recurrent (`evaluator=sequential()`, and whenever T = 1),
     parallel (`chunkwise(None)`), where a `[T, T]` matrix pairs all steps as in attention,
@@ -83,16 +109,22 @@ def mlstm(
 
     Args:
         num_heads: number of memories.
-        head_width: K, the width of keys and values.
+        head_width: K, the width of keys and queries.
+        value_width: V, the width of values, and of a head of the outputs; None is K.
+        gate_soft_cap: bound of the arguments of the gates i and f; None is no bound.
+        norm_epsilon: ε of a layer norm with a scale over the V features of each head, which comes
+            before the output gate; None is no norm.
+        denominator_epsilon: number that is added to max(|q · nₜ|, exp(-mₜ)).
         evaluator: how the recurrence is evaluated; None is `chunkwise(64)`.
         param_dtype: dtype of the parameters. The carry runs in promote(params, float32).
 
     Returns:
-        The layer, `[T, *batch, D] -> [T, *batch, num_heads * K]`, carry `MLSTMCarry(c, n, m)`.
+        The layer, `[T, *batch, D] -> [T, *batch, num_heads * V]`, carry `MLSTMCarry(c, n, m)`.
 
     Raises:
-        TypeError: A size is not an int.
-        ValueError: A size is below 1.
+        TypeError: A size is not an int, or another number is not a float.
+        ValueError: A size is below 1, `gate_soft_cap` or `norm_epsilon` is not above 0, or
+            `denominator_epsilon` is below 0.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -104,25 +136,33 @@ def mlstm(
     """
     checks.positive(num_heads, "num_heads")
     checks.positive(head_width, "head_width")
-    num_outputs = num_heads * head_width
+    width = head_width if value_width is None else checks.positive(value_width, "value_width")
+    num_keys, num_outputs = num_heads * head_width, num_heads * width
+    if gate_soft_cap is not None:
+        checks.above_zero(gate_soft_cap, "gate_soft_cap")
+    if norm_epsilon is not None:
+        checks.above_zero(norm_epsilon, "norm_epsilon")
+    checks.not_negative(denominator_epsilon, "denominator_epsilon")
+    readout = MLSTMReadout(denominator_epsilon, norm_epsilon)
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 3)
         input_bias = 0.1 * jax.random.normal(keys[2], (num_heads,))
         forget_bias = jnp.linspace(3.0, 6.0, num_heads)
         return MLSTMParams(
-            initializers.input_kernel(keys[0], num_inputs, 2 * num_outputs, param_dtype),
-            jnp.zeros(2 * num_outputs, param_dtype),
-            initializers.input_kernel(keys[1], num_inputs, 2 * num_outputs, param_dtype),
-            jnp.zeros(2 * num_outputs, param_dtype),
+            initializers.input_kernel(keys[0], num_inputs, num_keys + num_outputs, param_dtype),
+            jnp.zeros(num_keys + num_outputs, param_dtype),
+            initializers.input_kernel(keys[1], num_inputs, num_keys + num_outputs, param_dtype),
+            jnp.zeros(num_keys + num_outputs, param_dtype),
             jnp.zeros((num_inputs, 2 * num_heads), param_dtype),
             jnp.concatenate([input_bias, forget_bias]).astype(param_dtype),
+            None if norm_epsilon is None else jnp.ones(num_outputs, param_dtype),
         )
 
     def initial_carry(params, batch_shape=()):
         shape, dtype = (*batch_shape, num_heads, head_width), precision.compute_dtype(params)
         return MLSTMCarry(
-            c=jnp.zeros((*shape, head_width), dtype),
+            c=jnp.zeros((*shape, width), dtype),
             n=jnp.zeros(shape, dtype),
             m=jnp.zeros(shape[:-1], dtype),
         )
@@ -130,19 +170,20 @@ def mlstm(
     cell = Cell(
         init,
         initial_carry,
-        _write,
+        partial(_write, num_keys=num_keys, cap=gate_soft_cap),
         _advance,
-        _emit,
+        partial(_emit, readout=readout),
         num_outputs=lambda num_inputs: num_outputs,
-        pairwise=_pairwise,
+        pairwise=partial(_pairwise, readout=readout),
     )
     return recurrent(cell, chunkwise(64) if evaluator is None else evaluator)
 
 
-def _write(params: MLSTMParams, x: Any) -> MLSTMWrite:
+def _write(params: MLSTMParams, x: Any, num_keys: int, cap: float | None) -> MLSTMWrite:
     checks.width(x, params.write_kernel)
-    i, f = jnp.split(x @ params.gate_kernel + params.gate_bias, 2, axis=-1)
-    blocks = jnp.split(x @ params.write_kernel + params.write_bias, 2, axis=-1)
+    gates = x @ params.gate_kernel + params.gate_bias
+    i, f = jnp.split(gates if cap is None else cap * jnp.tanh(gates / cap), 2, axis=-1)
+    blocks = jnp.split(x @ params.write_kernel + params.write_bias, (num_keys,), axis=-1)
     k, v = (block.reshape(*i.shape, -1) for block in blocks)
     return MLSTMWrite(k * k.shape[-1] ** -0.5, v, i, f)
 
@@ -158,26 +199,36 @@ def _advance(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite) -> MLSTMCarr
     )
 
 
-def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any) -> Any:
-    q, o = _query_and_gate(params, x, carry.m.shape[-1])
+def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any, readout: MLSTMReadout) -> Any:
+    q, o = _query_and_gate(params, x, carry.n.shape[-2:])
     value = jnp.einsum("...k,...kv->...v", q, carry.c)
     weight = jnp.einsum("...k,...k->...", q, carry.n)
-    return _output(o, value, weight, carry.m)
+    return _output(params, o, value, weight, carry.m, readout)
 
 
-def _query_and_gate(params: MLSTMParams, x: Any, num_heads: int) -> Any:
-    """The query `[..., num_heads, K]` and the output gate σ(õ) `[..., H]`."""
+def _query_and_gate(params: MLSTMParams, x: Any, shape: tuple[int, ...]) -> Any:
+    """The query `[..., num_heads, K]` of this shape, and the gate σ(õ) `[..., num_heads*V]`."""
     x = in_compute_dtype(params, x)
-    q, o = jnp.split(x @ params.read_kernel + params.read_bias, 2, axis=-1)
-    return q.reshape(*q.shape[:-1], num_heads, -1), jax.nn.sigmoid(o)
+    q, o = jnp.split(x @ params.read_kernel + params.read_bias, (math.prod(shape),), axis=-1)
+    return q.reshape(*q.shape[:-1], *shape), jax.nn.sigmoid(o)
 
 
-def _output(o: Any, value: Any, weight: Any, m: Any) -> Any:
-    """σ(õ) ⊙ qᵀ c / max(|q · n|, exp(-m)), `[..., H]`."""
+def _output(
+    params: MLSTMParams, o: Any, value: Any, weight: Any, m: Any, readout: MLSTMReadout
+) -> Any:
+    """σ(õ) ⊙ norm(qᵀ c / (max(|q · n|, exp(-m)) + ε)), `[..., num_heads*V]`."""
     # m < 0 occurs only in a carry that no step has made; above the limit exp(-m) is subnormal.
     smallest = jnp.exp(-jnp.clip(m, 0, -jnp.log(jnp.finfo(m.dtype).tiny)))
-    mean = _quotient(value, jnp.maximum(jnp.abs(weight), smallest)[..., None])
-    return o * mean.reshape(o.shape)
+    denominator = jnp.maximum(jnp.abs(weight), smallest)[..., None]
+    if readout.epsilon:
+        denominator = denominator + readout.epsilon
+    mean = _quotient(value, denominator)
+    if readout.norm_epsilon is None:
+        return o * mean.reshape(o.shape)
+    mean = mean - mean.mean(axis=-1, keepdims=True)
+    variance = (mean**2).mean(axis=-1, keepdims=True)
+    mean = mean * jax.lax.rsqrt(variance + readout.norm_epsilon)
+    return o * mean.reshape(o.shape) * in_compute_dtype(params, params.norm_scale)
 
 
 @jax.custom_jvp
@@ -196,13 +247,15 @@ def _quotient_jvp(primals, tangents):
     return quotient, _quotient(tangents[0] - quotient * tangents[1], primals[1])
 
 
-def _pairwise(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Steps) -> Any:
+def _pairwise(
+    params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Steps, readout: MLSTMReadout
+) -> Any:
     """All steps at once.
 
     mₜ is the largest exponent of its row, so every exponential below is at most 1.
     """
     xs, mask, reset = steps
-    q, o = _query_and_gate(params, xs, carry.m.shape[-1])
+    q, o = _query_and_gate(params, xs, carry.n.shape[-2:])
     q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
     i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
     seen, from_carry = seen_steps(mask, reset, xs.shape[0])
@@ -228,7 +281,7 @@ def _pairwise(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Step
     value, weight, every_m = (
         jnp.moveaxis(leaf, axis, 0) for leaf, axis in ((value, -2), (weight, -1), (m, -1))
     )
-    outputs = _output(o, value, weight, every_m)
+    outputs = _output(params, o, value, weight, every_m, readout)
     carry_decay, k = from_start[..., -1, None], pairs[..., -1, :, None] * k
     last = MLSTMCarry(
         c=carry_decay[..., None] * carry.c + jnp.einsum("...sk,...sv->...kv", k, v),

@@ -138,7 +138,12 @@ def self_attention(
         num_units = params.output_kernel.shape[0]
         width = num_units // num_heads
         ends = num_units, num_units + num_pairs * width
-        q, k, v = (part.reshape(*xs.shape[:-1], -1, width) for part in jnp.split(z, ends, axis=-1))
+        q, k, v = (
+            part.reshape(*xs.shape[:-1], heads, width)
+            for heads, part in zip(
+                (num_heads, num_pairs, num_pairs), jnp.split(z, ends, axis=-1), strict=True
+            )
+        )
         rotary = Rotary(rotary_base, width if rotary_width is None else rotary_width)
 
         def read(window, sequence, q):

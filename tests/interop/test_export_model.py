@@ -96,5 +96,12 @@ def test_what_cannot_be_compiled_is_named():
         export_model(model, params, jnp.zeros(D))
     with pytest.raises(ValueError, match="kernel must have the shape"):
         export_model(jr.gru(2), jr.gru(3).init(jax.random.key(0), D), jnp.zeros(D))
+    gru, params = jr.gru(2), jr.gru(2).init(jax.random.key(0), D)
+    with pytest.raises(TypeError, match="model must be"):
+        export_model(3, params, jnp.zeros(D))
+    with pytest.raises(ValueError, match=r"with 1 axes, got the shape \(5, 3\)"):
+        export_model(gru, params, jnp.zeros((5, D)))
+    with pytest.raises(ValueError, match="platforms must be among cpu, cuda, tpu, rocm"):
+        export_model(gru, params, jnp.zeros(D), platforms=("gpu",))
     with pytest.raises(ValueError, match="num_steps"):
         export_model(jr.gru(2), params, jnp.zeros(D), num_steps=0)

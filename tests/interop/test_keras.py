@@ -138,6 +138,21 @@ def test_a_functional_chain_and_one_that_is_none():
     both = keras.Model(inputs, layers.Add()([states, layers.Dense(3)(inputs)]))
     with pytest.raises(ValueError, match="must be a chain, but 'dense.*' reads input"):
         from_keras(both)
+    outputs = layers.Dense(2)(states)
+    with pytest.raises(ValueError, match="'dense.*' must be the one output, got dense.*, lstm"):
+        from_keras(keras.Model(inputs, [outputs, states]))
+    assert from_keras(keras.Model(inputs, states)).model == jr.lstm(3)
+
+
+class Crossed(keras.Model):
+    """Runs its layers in another order than it made them in."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = layers.Dense(D), layers.Dense(D)
+
+    def call(self, xs):
+        return self.first(self.second(xs))
 
 
 def test_the_last_output_and_the_state_of_a_stateful_layer():
@@ -275,6 +290,12 @@ WRONG = {
     "nothing": (lambda: 3, TypeError, "source must be a layer or model of keras"),
     "missing file": (lambda: "missing.keras", FileNotFoundError, "there is no file missing.keras"),
     "not built": (lambda: layers.GRU(2), ValueError, "must be built"),
+    "own class": (Crossed, ValueError, "Crossed is a class of its own"),
+    "sequences of sequences": (
+        lambda: built(layers.TimeDistributed(layers.GRU(2)), None, 3, 4, D),
+        ValueError,
+        "GRU .* has no counterpart",
+    ),
     "backwards": (lambda: built(layers.GRU(2, go_backwards=True)), ValueError, "go_backwards=True"),
     "last of both": (
         lambda: built(layers.Bidirectional(layers.GRU(2))),

@@ -36,6 +36,7 @@ def test_the_block_is_what_it_says(x64):
 
 LAYERS = {
     "gated mlp": lambda: jr.gated_mlp(4),
+    "gated mlp with biases": lambda: jr.gated_mlp(4, use_bias=True),
     "block": lambda: jr.block(jr.gru(2), D, rate=0.2),
     "block both ways": lambda: jr.block(jr.bidirectional(jr.elman(2)), D),
     "classifier": lambda: jr.classifier([jr.elman(2), jr.lstm(2)], 4, 2),

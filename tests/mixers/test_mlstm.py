@@ -7,6 +7,12 @@ import jaxrnn as jr
 from jaxrnn.testing import check_layer
 
 D, HEADS, K, T = 3, 2, 3, 11
+OPTIONS = {
+    "value_width": 2,
+    "gate_soft_cap": 1.5,
+    "norm_epsilon": 0.1,
+    "denominator_epsilon": 0.05,
+}
 FORMS = {"recurrent": 1, "chunks of 4": 4, "parallel": None}
 
 
@@ -43,10 +49,10 @@ def oracle(params, xs):
 def make(chunk_size, gate_scale=1.0, seed=0):
     layer = jr.mlstm(HEADS, K, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64)
     params = layer.init(jax.random.key(seed), D)
-    keys = jax.random.split(jax.random.key(seed + 1), len(params))
+    keys = jax.random.split(jax.random.key(seed + 1), 6)
     noise = [
         jax.random.normal(key, leaf.shape, leaf.dtype)
-        for key, leaf in zip(keys, params, strict=True)
+        for key, leaf in zip(keys, params[:6], strict=True)
     ]
     params = params._replace(
         write_bias=noise[1], read_bias=noise[3], gate_kernel=gate_scale * noise[4]
@@ -104,6 +110,57 @@ def test_the_start_of_m_changes_nothing(x64, chunk_size):
 
 def test_laws():
     check_layer(jr.mlstm(2, 2, evaluator=jr.chunkwise(3)))
+    check_layer(jr.mlstm(2, 1, evaluator=jr.chunkwise(3), **OPTIONS))
+
+
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_the_options_of_xlstm_7b(x64, chunk_size):
+    """Values wider than keys, bounded gates, an ε in the denominator and a norm of each head."""
+    width, cap = OPTIONS["value_width"], OPTIONS["gate_soft_cap"]
+    layer = jr.mlstm(
+        HEADS, K, evaluator=jr.chunkwise(chunk_size), param_dtype=jnp.float64, **OPTIONS
+    )
+    params = layer.init(jax.random.key(0), D)
+    assert params.norm_scale.shape == (HEADS * width,)
+    params = params._replace(
+        gate_kernel=jax.random.normal(jax.random.key(1), (D, 2 * HEADS), jnp.float64),
+        norm_scale=1 + jax.random.normal(jax.random.key(2), (HEADS * width,), jnp.float64),
+    )
+    xs = jax.random.normal(jax.random.key(5), (T, D), jnp.float64)
+    outputs = []
+    memories = [(np.zeros((K, width)), np.zeros(K), 0.0) for _ in range(HEADS)]
+    for x in np.asarray(xs):
+        k, v = np.split(x @ params.write_kernel + params.write_bias, [HEADS * K])
+        q, o = np.split(x @ params.read_kernel + params.read_bias, [HEADS * K])
+        gates = cap * np.tanh((x @ params.gate_kernel + params.gate_bias) / cap)
+        y = []
+        for head, (c, n, m) in enumerate(memories):
+            i, f = gates[head], np.log(sigmoid(gates[HEADS + head]))
+            keys = slice(head * K, (head + 1) * K)
+            new_m = max(f + m, i, 0)
+            key = np.exp(i - new_m) * k[keys] / np.sqrt(K)
+            c = np.exp(f + m - new_m) * c + np.outer(key, v[head * width : (head + 1) * width])
+            n = np.exp(f + m - new_m) * n + key
+            memories[head] = c, n, new_m
+            denominator = max(abs(q[keys] @ n), np.exp(-new_m)) + OPTIONS["denominator_epsilon"]
+            mean = q[keys] @ c / denominator
+            y.append((mean - mean.mean()) / np.sqrt(mean.var() + OPTIONS["norm_epsilon"]))
+        outputs.append(sigmoid(o) * np.concatenate(y) * params.norm_scale)
+    got = jr.unroll(layer, params, xs)
+    np.testing.assert_allclose(got.outputs, outputs, rtol=1e-10, atol=1e-12)
+    assert got.carry.c.shape == (HEADS, K, width)
+
+
+def test_wrong_options():
+    for options, error in (
+        ({"value_width": 0}, ValueError),
+        ({"gate_soft_cap": 0.0}, ValueError),
+        ({"norm_epsilon": -1.0}, ValueError),
+        ({"denominator_epsilon": -1.0}, ValueError),
+        ({"value_width": 1.5}, TypeError),
+    ):
+        with pytest.raises(error, match=next(iter(options))):
+            jr.mlstm(1, 2, **options)
 
 
 @pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)

@@ -80,6 +80,33 @@ def test_worked_numbers():
 
 def test_the_laws():
     check_layer(jr.self_attention(HEADS, head_width=2, window=3))
+    check_layer(
+        jr.self_attention(
+            HEADS, head_width=4, window=3, num_kv_heads=1, rotary_width=2, use_output_bias=True
+        )
+    )
+
+
+def test_shared_heads_are_the_same_keys_and_values_for_neighbours(x64):
+    options = {"window": 4, "rotary_width": 2, "param_dtype": jnp.float64}
+    shared = jr.self_attention(4, head_width=4, num_kv_heads=2, **options)
+    params = shared.init(jax.random.key(0), D)
+    q, k, v = jnp.split(params.kernel, [16, 24], axis=1)
+    k, v = (jnp.repeat(part.reshape(D, 2, 4), 2, axis=1).reshape(D, 16) for part in (k, v))
+    expanded = params._replace(kernel=jnp.concatenate([q, k, v], axis=1))
+    xs, mask, reset = inputs()
+    want = jr.unroll(
+        jr.self_attention(4, head_width=4, **options), expanded, xs, mask=mask, reset=reset
+    ).outputs
+    got = jr.unroll(shared, params, xs, mask=mask, reset=reset)
+    np.testing.assert_allclose(got.outputs, want, atol=1e-12)
+    assert got.carry.steps.k.shape == (BATCH, 3, 2, 4)
+    with pytest.raises(ValueError, match="num_kv_heads must divide num_heads = 4, got 3"):
+        jr.self_attention(4, window=2, num_kv_heads=3)
+    with pytest.raises(ValueError, match="rotary_width must be even"):
+        jr.self_attention(4, window=2, rotary_width=3)
+    with pytest.raises(ValueError, match="rotary_width must be at most K = 2, got 4"):
+        jr.self_attention(4, window=2, rotary_width=4).init(jax.random.key(0), D)
 
 
 def test_the_cache_holds_the_last_keys_and_values_of_the_sequence(x64):

@@ -28,6 +28,7 @@ _OPTIONS = {
     "lru": {"r_max": 0.99},
     "s5": {"num_blocks": 2},
     "s6": {"dt_rank": 2},
+    "griffin_block": {"normalized_start": False},
     "mamba2": {"evaluator": jr.chunkwise(7)},
     "mlstm": {"evaluator": jr.chunkwise(7)},
     "gated_delta_net": {"evaluator": jr.chunkwise(7), "negative_eigenvalues": True},
