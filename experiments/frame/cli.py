@@ -58,16 +58,13 @@ def _load(name: str) -> Any:
     absent = [extra for extra in EXTRAS if importlib.util.find_spec(extra) is None]
     if absent:
         raise ExperimentError(f"{' and '.join(absent)} not installed: pip install '.[experiments]'")
-    try:
-        package = importlib.import_module(f"experiments.{name}")
-        if hasattr(package, "Config"):
-            return package  # all in one file
-        config, measure, report = (
-            importlib.import_module(f"experiments.{name}.{part}")
-            for part in ("config", "measure", "report")
-        )
-    except ModuleNotFoundError as error:
-        raise ExperimentError(f"{name} needs {error.name}, which is not installed") from error
+    package = importlib.import_module(f"experiments.{name}")
+    if hasattr(package, "Config"):
+        return package  # all in one file
+    config, measure, report = (
+        importlib.import_module(f"experiments.{name}.{part}")
+        for part in ("config", "measure", "report")
+    )
     return Experiment(config.Config, measure.measure, report.report)
 
 

@@ -1,5 +1,6 @@
 """Runs the server with more and more sessions, and with hostile ones beside them."""
 
+import importlib.util
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,14 +11,14 @@ import numpy as np
 
 import jaxrnn as jr
 from experiments.data.topics import encode, in_alphabet, load_topics
+from experiments.frame.errors import ExperimentError
 from experiments.frame.progress import progress_bar
 from experiments.frame.timing import interleaved_seconds
 from experiments.serve.config import Config
 from experiments.serve.model import train
-from experiments.serve.server import serving
 from experiments.serve.sessions import Rows
-from experiments.serve.visitors import PESTS, Visited, visit
 
+PACKAGES = ("starlette", "uvicorn", "websockets")  # of the extra `serving`
 HOSTILE = 2  # of each kind
 ROUNDS = 200
 
@@ -48,6 +49,9 @@ class Results(NamedTuple):
 
 
 def measure(config: Config) -> Iterator[Results]:
+    absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if absent:
+        raise ExperimentError(f"{', '.join(absent)} not installed: pip install '.[serving]'")
     texts = [in_alphabet(text) for text in load_topics().values()]
     with progress_bar(2 + len(config.sessions)) as bar:
         bar.stage("training")
@@ -85,7 +89,11 @@ def serve(
     sessions: int,
     hostile: int = 0,
 ) -> Served:
-    """A run with this many sessions, each with a text of its own."""
+    """A run with this many sessions, each with a text of its own, and `hostile` of each kind."""
+    # Here, because `--help` must not need what they import.
+    from experiments.serve.server import serving
+    from experiments.serve.visitors import PESTS, visit
+
     long = [text for text in texts if len(text) >= 2 * config.num_steps]
     starts = np.random.default_rng(0).integers(config.num_steps, size=sessions)
     read = [
@@ -96,7 +104,8 @@ def serve(
     spawn = multiprocessing.get_context("spawn")
     with serving(rows, config.window) as (port, steps), ProcessPoolExecutor(1, spawn) as process:
         visited = process.submit(visit, port, read, hostile).result()
-    return _served(sessions, hostile, visited, steps.sizes, alone(model, params, read))
+    beside, expected = hostile * len(PESTS), alone(model, params, read)
+    return _served(sessions, beside, visited, steps.sizes, expected)
 
 
 def alone(model: jr.Model, params: Any, texts: Sequence[str]) -> np.ndarray:
@@ -105,7 +114,7 @@ def alone(model: jr.Model, params: Any, texts: Sequence[str]) -> np.ndarray:
     return np.asarray(jr.unroll(model, params, tokens).outputs)
 
 
-def _served(sessions, hostile, visited: Visited, sizes, expected) -> Served:
+def _served(sessions, hostile, visited: Any, sizes, expected) -> Served:
     errors = [one.error for one in visited.visits if one.error]
     difference = float("nan")
     if not errors:
@@ -113,7 +122,7 @@ def _served(sessions, hostile, visited: Visited, sizes, expected) -> Served:
         difference = float(np.abs(answers - expected).max())
     return Served(
         sessions,
-        hostile * len(PESTS),
+        hostile,
         np.concatenate([one.seconds for one in visited.visits]),
         visited.seconds,
         np.array(sizes),
