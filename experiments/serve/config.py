@@ -30,4 +30,4 @@ class Config(Options):
     @property
     def num_rows(self) -> int:
         """Rows of the batch: the largest number of sessions, and the hostile ones."""
-        return max(self.sessions) + 8
+        return max(self.sessions) + 10

@@ -89,10 +89,10 @@ def serve(
     sessions: int,
     hostile: int = 0,
 ) -> Served:
-    """A run with this many sessions, each with a text of its own."""
+    """A run with this many sessions, each with a text of its own, and `hostile` of each kind."""
     # Here, because `--help` must not need what they import.
     from experiments.serve.server import serving
-    from experiments.serve.visitors import visit
+    from experiments.serve.visitors import PESTS, visit
 
     long = [text for text in texts if len(text) >= 2 * config.num_steps]
     starts = np.random.default_rng(0).integers(config.num_steps, size=sessions)
@@ -104,7 +104,8 @@ def serve(
     spawn = multiprocessing.get_context("spawn")
     with serving(rows, config.window) as (port, steps), ProcessPoolExecutor(1, spawn) as process:
         visited = process.submit(visit, port, read, hostile).result()
-    return _served(sessions, hostile, visited, steps.sizes, alone(model, params, read))
+    beside, expected = hostile * len(PESTS), alone(model, params, read)
+    return _served(sessions, beside, visited, steps.sizes, expected)
 
 
 def alone(model: jr.Model, params: Any, texts: Sequence[str]) -> np.ndarray:
@@ -121,7 +122,7 @@ def _served(sessions, hostile, visited: Any, sizes, expected) -> Served:
         difference = float(np.abs(answers - expected).max())
     return Served(
         sessions,
-        hostile * 4,
+        hostile,
         np.concatenate([one.seconds for one in visited.visits]),
         visited.seconds,
         np.array(sizes),

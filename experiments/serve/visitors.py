@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -85,20 +86,31 @@ async def leaves_in_the_middle(port):
 
 
 async def never_reads(port):
-    """Sends as fast as it can, and reads nothing."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    """Sends one character after another, and reads no answer."""
+    # A masked frame of text with the character "a", under a mask of zeros.
+    await _speaks_only(port, b"\x81\x81\x00\x00\x00\x00a", pause=0.005)
+
+
+async def floods_with_pings(port):
+    """Sends pings as fast as it can, whenever it is let in."""
+    for _ in range(20):
+        await _speaks_only(port, b"\x89\x80\x00\x00\x00\x00" * 20_000, pause=0.0)
+
+
+async def _speaks_only(port, frames, pause):
+    """Sends until the line is cut, with little room for what comes back."""
+    loop = asyncio.get_running_loop()
     request = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
     request += "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-    writer.write((request + "Sec-WebSocket-Version: 13\r\n\r\n").encode())
-    reader.set_exception(ConnectionAbortedError("not read"))
-    # A masked frame of text with the character "a", under a mask of zeros.
-    frame = b"\x81\x81\x00\x00\x00\x00a"
-    with contextlib.suppress(OSError):
-        for _ in range(2_000):
-            writer.write(frame * 20)
-            await asyncio.wait_for(writer.drain(), 5)
-            await asyncio.sleep(0)
-    writer.close()
+    with socket.socket() as line, contextlib.suppress(OSError):
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.setblocking(False)
+        await loop.sock_connect(line, ("127.0.0.1", port))
+        await loop.sock_sendall(line, (request + "Sec-WebSocket-Version: 13\r\n\r\n").encode())
+        await loop.sock_recv(line, 1)  # the session has begun
+        while True:
+            await loop.sock_sendall(line, frames)
+            await asyncio.sleep(pause)
 
 
 async def never_speaks(port):
@@ -108,4 +120,4 @@ async def never_speaks(port):
             await connection.recv()
 
 
-PESTS = (sends_garbage, leaves_in_the_middle, never_reads, never_speaks)
+PESTS = (sends_garbage, leaves_in_the_middle, never_reads, never_speaks, floods_with_pings)

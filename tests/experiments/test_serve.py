@@ -62,15 +62,15 @@ def test_hostile_visitors_harm_nobody(server):
     close_to_alone(visitors.visit(port, TEXTS).visits, TEXTS)
 
 
-def test_who_never_reads_is_kept_from_sending_and_shown_out(server):
+@pytest.mark.parametrize("kind", [visitors.never_reads, visitors.floods_with_pings])
+def test_who_floods_or_never_reads_is_cut_off(server, kind):
     port, steps = server
 
     async def visit():
-        pest = asyncio.create_task(visitors.never_reads(port))
-        await asyncio.sleep(0.1)
+        pest = asyncio.create_task(kind(port))
+        await asyncio.sleep(0.02)
         found = await visitors._visit(port, TEXTS, hostile=0)
-        pest.cancel()
-        await asyncio.gather(pest, return_exceptions=True)
+        await asyncio.wait_for(pest, 20)
         return found
 
     close_to_alone(asyncio.run(visit()).visits, TEXTS)
@@ -94,10 +94,29 @@ def closed_with(port, *messages):
 def test_wrong_messages_and_silence_close_the_session(server):
     port, _ = server
     assert closed_with(port, "a") is None
-    for message in ("ab", "", "\u2603"):
+    for message in ("ab", "", "\u2603", b"a", b"\xff\x00"):
         assert closed_with(port, message) == WRONG_MESSAGE
     assert closed_with(port, "x" * 1000) == 1009
     assert closed_with(port) == TIMED_OUT
+
+
+def test_a_connection_that_never_becomes_a_session_is_closed(server):
+    port, _ = server
+
+    async def read(*sent):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.writelines(sent)
+        try:
+            return await asyncio.wait_for(reader.read(), 5)
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+    async def visit():
+        return await asyncio.gather(read(b""), read(b"GET / HTTP/1.1\r\nHost: "))
+
+    assert asyncio.run(visit()) == [b"", b""]
 
 
 def test_a_full_server_says_so_and_recovers(server):
