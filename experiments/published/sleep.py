@@ -80,7 +80,7 @@ def _compare(path: Path, batch: np.ndarray, mask: np.ndarray) -> tuple[Any, Any,
 def features(hours: float) -> np.ndarray:
     """What the package computes from the beats of a simulated night, `[T, 36]`."""
     try:
-        import sleepecg  # pyright: ignore[reportMissingImports]
+        from sleepecg import feature_extraction  # pyright: ignore[reportMissingImports]
         from sleepecg.io import sleep_readers  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise Absent(f"sleepecg needs {error.name}") from error
@@ -91,7 +91,7 @@ def features(hours: float) -> np.ndarray:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (found,), *_ = sleepecg.extract_features([record], **FEATURES)
+        (found,), *_ = feature_extraction.extract_features([record], **FEATURES)
     return np.where(np.isfinite(found), found, MASK_VALUE)
 
 
