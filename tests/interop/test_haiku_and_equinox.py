@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.pages import DOCS, run
 
 import jaxrnn as jr
 from jaxrnn.interop import from_equinox, from_haiku, to_equinox, to_haiku
@@ -161,3 +162,8 @@ def test_what_equinox_has_not_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             to_equinox(model, model.init(key, 3))
+
+
+def test_a_model_inside_a_module_of_equinox():
+    pytest.importorskip("equinox", reason="needs equinox")
+    run(DOCS / "interop.md", "python equinox")
