@@ -53,21 +53,21 @@ def polyphones() -> Polyphones:
     outputs = np.asarray(jr.unroll(MODEL, params, batch.xs, mask=batch.mask).outputs)[order]
     from g2pM import G2pM  # pyright: ignore[reportMissingImports]
 
-    original, found = G2pM(), []
-    for row, sentence, logits in zip(rows, SENTENCES, outputs, strict=True):
-        places = [at + 1 for at, one in enumerate(sentence) if len(dictionary.get(one, "")) > 1]
-        theirs = _logits(original, row[None], places)
-        found += [(logits[place], want) for place, want in zip(places, theirs, strict=True)]
-    ours, wanted = map(np.stack, zip(*found, strict=True))
+    original, ours, wanted = G2pM(), [], []
+    readings = [[dictionary.get(one, [one]) for one in sentence] for sentence in SENTENCES]
+    for row, each, logits in zip(rows, readings, outputs, strict=True):
+        # A mark is before the first character.
+        places = [at + 1 for at, found in enumerate(each) if len(found) > 1]
+        ours += [logits[places]]
+        wanted += [_logits(original, row[None], places)]
     names = {number: name for name, number in classes.items()}
-    first = [at + 1 for at, one in enumerate(SENTENCES[0]) if len(dictionary.get(one, "")) > 1]
-    read = {at - 1: names[int(outputs[0][at].argmax())] for at in first}
-    pinyin = [read.get(at) or dictionary.get(one, [one])[0] for at, one in enumerate(SENTENCES[0])]
+    chosen = iter(ours[0].argmax(-1))
+    pinyin = [names[int(next(chosen))] if len(found) > 1 else found[0] for found in readings[0]]
     alike = pinyin == original(SENTENCES[0], char_split=True)
-    same = ours.argmax(-1) == wanted.argmax(-1)
-    difference = float(np.abs(ours - wanted).max())
-    example = SENTENCES[0], " ".join(pinyin), alike
-    return Polyphones(len(same), int(same.sum()), difference, *example)
+    here, there = np.concatenate(ours), np.concatenate(wanted)
+    same = int((here.argmax(-1) == there.argmax(-1)).sum())
+    difference = float(np.abs(here - there).max())
+    return Polyphones(len(here), same, difference, SENTENCES[0], " ".join(pinyin), alike)
 
 
 def read_sentence(sentence: str, index: dict[str, int]) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS
@@ -72,7 +72,7 @@ def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]
 
     factory, options = made_by(model)
     if factory in CELLS:
-        return _recurrent(model, dtype), _arrays(params)
+        return _recurrent(model, dtype), weights_of(params)
     if factory == "bidirectional":
         merges = [name for name, merge in MERGES.items() if merge is options["merge"]]
         check_options(model, {"forward", "backward"} | ({"merge"} if merges else set()), "keras")
@@ -82,7 +82,7 @@ def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]
             merges[0],
             backward_layer=_recurrent(backward, dtype, go_backwards=True),
         )
-        return layer, [array for one in params for array in _arrays(one)]
+        return layer, [array for one in params for array in weights_of(one)]
     if factory == "dense":
         layer = layers.Dense(
             options["num_outputs"],
@@ -138,14 +138,13 @@ def _name(function: Any, model: Model) -> str:
     )
 
 
-def _arrays(params: Any) -> list[Any]:
-    """The arrays of a cell in the order of keras."""
-    leaves = [np.asarray(leaf) for leaf in params[:3]]
+def weights_of(params: Any) -> list[Any]:
+    """The arrays of a cell in the order of keras; they may be traced."""
+    leaves = [params.kernel, params.recurrent_kernel, params.bias]
     if not hasattr(params, "recurrent_bias"):
         return leaves
     leaves = [regrouped(leaf, "rzn", "zrn") for leaf in leaves]
     if params.recurrent_bias is not None:
-        recurrent = np.zeros_like(leaves[2])
-        recurrent[-len(params.recurrent_bias) :] = params.recurrent_bias
-        leaves[2] = np.stack([leaves[2], recurrent])
+        others = jnp.zeros(2 * len(params.recurrent_bias), leaves[2].dtype)
+        leaves[2] = jnp.stack([leaves[2], jnp.concatenate([others, params.recurrent_bias])])
     return leaves

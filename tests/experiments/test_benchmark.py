@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import peer_parameters
 
 import jaxrnn as jr
 from experiments.benchmark import linear, measure, sequences, subjects, work
@@ -12,6 +11,7 @@ from experiments.benchmark.config import GRIDS
 from experiments.benchmark.measure import Measured
 from experiments.benchmark.report import geometric_mean, targets
 from experiments.frame import cli
+from jaxrnn.interop._keras_export import weights_of
 
 SHAPE = work.Shape(batch=3, steps=5, features=4, units=6)
 
@@ -69,7 +69,7 @@ THEIRS = {
     subjects.flax_nnx: nnx,
     subjects.haiku_core: haiku,
     subjects.equinox_cell: equinox,
-    subjects.keras_layer: lambda name, p: peer_parameters.keras_weights(p),
+    subjects.keras_layer: lambda name, p: weights_of(p),
     subjects.plain_scan: plain,
 }
 

@@ -1,7 +1,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from support import peer_parameters
 from support.peer_case import (
     ANY,
     RIGHT,
@@ -19,6 +18,7 @@ from support.peer_case import (
 )
 
 import jaxrnn as jr
+from jaxrnn.interop._keras_export import weights_of
 
 keras = pytest.importorskip("keras", reason="needs keras")
 
@@ -70,7 +70,7 @@ def test_outputs_carry_and_every_gradient(x64, name, mask):
     layer = layer_of(name, return_state=True)
 
     def run(params, xs, carry):
-        weights = peer_parameters.keras_weights(params)
+        weights = weights_of(params)
         states = list(carry)
         outputs, *last = call(layer, weights, xs, mask, initial_state=states)
         return outputs, type(carry)(*last)
@@ -85,7 +85,7 @@ def test_without_zeros_for_masked_steps_keras_repeats_the_last_output(x64, name)
     params = random_params(cell)
     outputs = call(
         layer_of(name, zero_output_for_mask=False),
-        peer_parameters.keras_weights(params),
+        weights_of(params),
         jnp.asarray(inputs()),
         ANY,
     )
@@ -103,9 +103,7 @@ def test_both_directions_under_any_mask(x64, name, merge, keras_merge):
     both = keras.layers.Bidirectional(layer_of(name), merge_mode=keras_merge, dtype="float64")
 
     def run(params, xs, carry):
-        weights = [
-            leaf for direction in params for leaf in peer_parameters.keras_weights(direction)
-        ]
+        weights = [leaf for direction in params for leaf in weights_of(direction)]
         return call(both, weights, xs, ANY)
 
     def ours_without_carry(params, xs, carry):
@@ -123,7 +121,7 @@ def test_keras_lets_nan_of_padding_into_gradients_and_we_do_not(x64):
     layer = layer_of("lstm", return_state=True)
 
     def run(params, xs, carry):
-        weights = peer_parameters.keras_weights(params)
+        weights = weights_of(params)
         outputs, *last = call(layer, weights, xs, RIGHT, initial_state=list(carry))
         return outputs, last
 
@@ -156,7 +154,7 @@ def test_conv_lstm_outputs_carry_and_every_gradient(x64, name):
     xs = jnp.asarray(normal(0, B, 3, *shape, D))
 
     def run(params, xs, carry):
-        weights = peer_parameters.keras_weights(params)
+        weights = weights_of(params)
         outputs, *last = call(layer, weights, xs, None, initial_state=list(carry))
         return outputs, type(carry)(*last)
 

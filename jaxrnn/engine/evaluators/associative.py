@@ -31,7 +31,7 @@ class Associative(EvaluatorValue):
         if not isinstance(z, Affine):
             raise TypeError(
                 "associative() needs a linear cell, whose project returns Affine(a, b), "
-                f"got {type(z).__name__}: use sequential() or newton()."
+                f"got {type(z).__name__}: use sequential(), or newton() for a real floating carry."
             )
         num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
         if num_steps == 0:

@@ -254,7 +254,7 @@ def _check_affine(z, other_z, carry):
     if not isinstance(z, Affine):
         raise TypeError(
             "convolution() needs a linear cell, whose project returns Affine(a, b), "
-            f"got {type(z).__name__}: use sequential() or newton()."
+            f"got {type(z).__name__}: use sequential(), or newton() for a real floating carry."
         )
     shapes = [leaf.shape for leaf in jax.tree.leaves(carry)]
     if len(shapes) != 1 or len(shapes[0]) != 2:

@@ -35,6 +35,11 @@ LAYERS = {
     "mamba": (lambda e: jr.mamba(2, evaluator=e), LINEAR | {"newton"}),
     "mamba2": (lambda e: jr.mamba2(2, head_width=4, evaluator=e), LINEAR | PAIRS | {"newton"}),
     "mlstm": (lambda e: jr.mlstm(2, 2, evaluator=e), PLAIN | PAIRS | {"newton"}),
+    # A full first step, in parallel as well.
+    "griffin_block": (
+        lambda e: jr.griffin_block(4, 2, conv_width=2, normalized_start=False, evaluator=e),
+        LINEAR | {"newton"},
+    ),
     "gated_delta_net": (
         lambda e: jr.gated_delta_net(2, 2, evaluator=e),
         PLAIN | PAIRS | {"newton"},
