@@ -207,6 +207,11 @@ def _check_cell(cell):
     """Raises unless a small instance is linear, constant in time, and keeps features apart."""
     if cell.prepare is not None:
         raise TypeError("cell must not draw noise to be a convolution, but it has a prepare.")
+    if cell.num_feature_axes != 1:
+        raise TypeError(
+            "cell must take one array [..., D] to be a convolution, "
+            f"got num_feature_axes {cell.num_feature_axes}."
+        )
     # The answer decides whether to raise, so it is computed now, also when a caller is traced.
     with jax.ensure_compile_time_eval():
         try:

@@ -206,7 +206,8 @@ def _problem(cell, params, carry, steps):
     if not dtypes or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
         raise TypeError(
             "newton() needs a carry of real floating arrays, "
-            f"got {[str(dtype) for dtype in dtypes]}: use sequential(), or associative() for a linear cell."
+            f"got {[str(dtype) for dtype in dtypes]}: use sequential(), or associative() for a "
+            "linear cell."
         )
     flat = FlatCarry(like, jnp.result_type(*dtypes))
 
