@@ -33,6 +33,8 @@ from jaxrnn.cells import (
     mgu,
     min_gru,
     min_lstm,
+    para_gru,
+    para_lstm,
     recurrent_dropout,
     rg_lru,
     s4d,
@@ -201,6 +203,8 @@ __all__ = [
     "gru_d",
     "lstm",
     "mgu",
+    "para_gru",
+    "para_lstm",
     "simple_cell",
     "slstm",
     # Linear cells

@@ -12,7 +12,7 @@ iterations suffice.
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +21,18 @@ from jax import lax
 from jax.core import Tracer
 
 from jaxrnn.engine import checks
-from jaxrnn.engine.evaluators.newton.dense_scan import dense_scan
+from jaxrnn.engine.evaluators.newton.blocks import (
+    Blocks,
+    apply_blocks,
+    block_jacobian,
+    diagonal_jacobian,
+    one_block,
+    single_entries,
+    solve_blocks,
+)
+from jaxrnn.engine.evaluators.newton.coupling import coupled_blocks
 from jaxrnn.engine.evaluators.sequential.sequential import Sequential
 from jaxrnn.engine.flat_carry import FlatCarry
-from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import guarded
 from jaxrnn.engine.precision import project
 from jaxrnn.engine.sharding import varying_like
@@ -47,6 +55,9 @@ class NewtonInfo(NamedTuple):
     converged: Array
 
 
+_JACOBIANS = ("auto", "full", "diagonal")
+
+
 @jax.tree_util.register_static
 @dataclass(frozen=True, repr=False)
 class Newton(EvaluatorValue):
@@ -54,7 +65,7 @@ class Newton(EvaluatorValue):
 
     tol: float | None = None
     max_iterations: int | None = None
-    jacobian: str = "full"
+    jacobian: str = "auto"
     damping: float | None = None
     fallback: Evaluator | None = None
 
@@ -66,8 +77,8 @@ class Newton(EvaluatorValue):
             checks.not_negative(self.tol, "tol")
         if self.fallback is not None:
             checks.evaluator(self.fallback, "fallback")
-        if self.jacobian not in tuple(_JACOBIANS):
-            raise ValueError(f"jacobian must be one of {tuple(_JACOBIANS)}, got {self.jacobian!r}.")
+        if self.jacobian not in _JACOBIANS:
+            raise ValueError(f"jacobian must be one of {_JACOBIANS}, got {self.jacobian!r}.")
         if self.damping is not None:
             checks.fraction(self.damping, "damping")
 
@@ -82,7 +93,7 @@ class Newton(EvaluatorValue):
         # Without a step or a row there is no largest change to compare with the tolerance.
         if any(leaf.size == 0 for leaf in jax.tree.leaves((carry, steps.xs))):
             return Sequential()(cell, params, carry, steps)
-        step, data = _problem(cell, params, carry, steps)
+        step, data = _problem(cell, params, carry, steps, whole=self.jacobian == "full")
         # A while loop has no reverse derivative. The guess gets that of the solution from
         # `_at_solution`, which needs no iterations.
         guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
@@ -105,7 +116,9 @@ class Newton(EvaluatorValue):
 
     def _iterated(self, step, data):
         """The last guess `[T, *batch, N]`, the number of iterations, and the tolerance."""
-        linearise, solve = _JACOBIANS[self.jacobian]
+        linearise, blocks = _block_jacobian, step.blocks
+        if self.jacobian == "diagonal":
+            linearise, blocks = _diagonal_jacobian, single_entries(step.flat.size)
         num_steps, dtype = len(data.fresh), data.first.dtype
         most = num_steps if self.max_iterations is None else self.max_iterations
         limit = 100 * jnp.finfo(dtype).eps if self.tol is None else self.tol
@@ -116,8 +129,13 @@ class Newton(EvaluatorValue):
         def iterate(state):
             guess, _, iterations = state
             before = _before(data.first, guess)
-            slope = shrink * linearise(step, data, before)
-            new_guess = solve(slope, _image(step, data, before), before, data.fresh)
+            slopes = tuple(shrink * slope for slope in linearise(step, data, before))
+            # At a fresh step F is a constant, so h is its value and J is not read.
+            value = _image(step, data, before)
+            b = jnp.where(
+                data.fresh[..., None], value, value - apply_blocks(slopes, before, blocks)
+            )
+            new_guess = solve_blocks(slopes, b, data.fresh, blocks)
             return new_guess, _change(new_guess, guess), iterations + 1
 
         def goes_on(state):
@@ -134,7 +152,7 @@ class Newton(EvaluatorValue):
 def newton(
     tol: float | None = None,
     max_iterations: int | None = None,
-    jacobian: str = "full",
+    jacobian: str = "auto",
     damping: float | None = None,
     fallback: Evaluator | None = None,
 ) -> Newton:
@@ -178,7 +196,8 @@ def newton(
     return Newton(tol, max_iterations, jacobian, damping, fallback)
 
 
-class _Step(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Step:
     """The guarded step on carries that are packed into vectors; it closes over no array.
 
     So it can be a static argument of the derivative rule, which gets all arrays as `_Data`.
@@ -186,6 +205,7 @@ class _Step(NamedTuple):
 
     advance: Callable[..., Any]
     flat: FlatCarry
+    blocks: Blocks
 
     def __call__(self, params, packed, inputs):
         return self.flat.pack(self.advance(params, self.flat.unpack(packed), inputs))
@@ -200,7 +220,7 @@ class _Data(NamedTuple):
     fresh: Array
 
 
-def _problem(cell, params, carry, steps):
+def _problem(cell, params, carry, steps, whole):
     like = jax.eval_shape(cell.initial_carry, params)
     dtypes = [leaf.dtype for leaf in jax.tree.leaves(like)]
     if not dtypes or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
@@ -223,20 +243,30 @@ def _problem(cell, params, carry, steps):
     num_steps = jax.tree.leaves(steps.xs)[0].shape[0]
     fresh = jnp.zeros((num_steps, *first.shape[:-1]), bool) if steps.reset is None else steps.reset
     inputs = (_with_leading(cell, params, steps.xs, fresh.shape), steps.mask, steps.reset, starts)
-    _check_closed(advance, params, carry, inputs)
-    # The first step reads the given carry, which is data: there is no unknown before it.
-    return _Step(advance, flat), _Data(params, first, inputs, fresh.at[0].set(True))
-
-
-def _check_closed(advance, params, carry, inputs):
-    """Raises if the step closes over a traced array, to which no derivative would flow."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
-    consts = jax.make_jaxpr(advance)(params, carry, one).consts
-    if any(isinstance(const, Tracer) for const in consts):
+    step = _Step(advance, flat, one_block(flat.size))
+    derivative = _derivative(step, params, inputs, num_leading=fresh.ndim)
+    if any(isinstance(const, Tracer) for const in derivative.consts):
         raise TypeError(
             "newton() needs a cell whose advance and initial_carry close over no traced array: "
             "make it a parameter, or use sequential()."
         )
+    if not whole:
+        step = replace(step, blocks=coupled_blocks(derivative.jaxpr))
+    # The first step reads the given carry, which is data: there is no unknown before it.
+    return step, _Data(params, first, inputs, fresh.at[0].set(True))
+
+
+def _derivative(step, params, inputs, num_leading):
+    """The program of the derivative of one step of one row, a function of the tangent."""
+    packed = jax.ShapeDtypeStruct((step.flat.size,), step.flat.dtype)
+    one = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[num_leading:], leaf.dtype), inputs
+    )
+
+    def push(tangent, packed, params, inputs):
+        return jax.jvp(lambda packed: step(params, packed, inputs), (packed,), (tangent,))[1]
+
+    return jax.make_jaxpr(push)(packed, packed, params, one)
 
 
 def _with_leading(cell, params, xs, leading):
@@ -259,47 +289,14 @@ def _image(step, data, before):
     return step(data.params, before, data.inputs)
 
 
-def _full_jacobian(step, data, before):
-    """Jₜ `[T, *batch, N, N]`."""
-    derive = jax.jacfwd(lambda packed, inputs: step(data.params, packed, inputs))
-    for _ in before.shape[:-1]:
-        derive = jax.vmap(derive)
-    return derive(before, data.inputs)
+def _block_jacobian(step, data, before):
+    return block_jacobian(
+        lambda packed, inputs: step(data.params, packed, inputs), before, data.inputs, step.blocks
+    )
 
 
 def _diagonal_jacobian(step, data, before):
-    """The diagonal of Jₜ, `[T, *batch, N]`."""
-
-    # One tangent for each unit. `lax.map` and not `vmap`: all columns at once would take the memory
-    # of the full Jacobian, which the diagonal is there to avoid.
-    def entry(unit):
-        _, column = jax.jvp(
-            lambda before: _image(step, data, before),
-            (before,),
-            (jnp.zeros_like(before).at[..., unit].set(1),),
-        )
-        return column[..., unit]
-
-    return jnp.moveaxis(lax.map(entry, jnp.arange(before.shape[-1])), 0, -1)
-
-
-# Both solvers: at a fresh step F is a constant, so h is its value and J is not read.
-def _full_solve(slope, value, before, fresh):
-    b = value - jnp.einsum("...ij,...j->...i", slope, before)
-    return dense_scan(slope, jnp.where(fresh[..., None], value, b), fresh)
-
-
-def _diagonal_solve(slope, value, before, fresh):
-    fresh = fresh[..., None]
-    slope = jnp.where(fresh, 0, slope)
-    b = jnp.where(fresh, value, value - slope * before)
-    return linear_scan(slope, b, reset=jnp.broadcast_to(fresh, b.shape), axis=0)
-
-
-_JACOBIANS = {
-    "full": (_full_jacobian, _full_solve),
-    "diagonal": (_diagonal_jacobian, _diagonal_solve),
-}
+    return diagonal_jacobian(lambda before: _image(step, data, before), before, step.blocks)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -315,13 +312,13 @@ def _at_solution_jvp(step, primals, tangents):
     # The guess is a constant, the solution depends on the data: reading it through `_at_solution`
     # gives this derivative a derivative of its own.
     solution = _at_solution(step, guess, data)
-    # The full Jacobian also for "diagonal": an approximation would only slow the iterations down,
+    # The whole Jacobian also for "diagonal": an approximation would only slow the iterations down,
     # but here it would be a wrong gradient.
-    slope = _full_jacobian(step, data, _before(data.first, solution))
+    slopes = _block_jacobian(step, data, _before(data.first, solution))
     _, change = jax.jvp(
         lambda data: _image(step, data, _before(data.first, solution)), (data,), tangents[1:]
     )
-    return solution, dense_scan(slope, change, data.fresh)
+    return solution, solve_blocks(slopes, change, data.fresh, step.blocks)
 
 
 def _change(new, old):
