@@ -178,6 +178,11 @@ def _slice(params, operands, shape):
     return operands[0][tuple(map(slice, starts, stops, strides))]
 
 
+def _reshape(params, operands, shape):
+    order = params["dimensions"]
+    return (operands[0] if order is None else operands[0].transpose(order)).reshape(shape)
+
+
 def _pad(params, operands, shape):
     labels, fill = operands
     places = []
@@ -202,10 +207,11 @@ _MOVES = {
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
     "pad": _pad,
-    "reshape": lambda params, operands, shape: operands[0].reshape(shape),
+    "reshape": _reshape,
     "squeeze": lambda params, operands, shape: operands[0].reshape(shape),
     "expand_dims": lambda params, operands, shape: operands[0].reshape(shape),
     "transpose": lambda params, operands, shape: operands[0].transpose(params["permutation"]),
+    "stack": lambda params, operands, shape: np.stack(operands, params["axis"]),
     "tile": lambda params, operands, shape: np.tile(operands[0], params["reps"]),
     "rev": lambda params, operands, shape: np.flip(operands[0], params["dimensions"]),
     "concatenate": lambda params, operands, shape: np.concatenate(operands, params["dimension"]),

@@ -4,10 +4,11 @@ The carries h₁ … h_T solve hₜ = F(hₜ₋₁, zₜ). Linearised at a guess
 
     hₜ = Jₜ hₜ₋₁ + (F(gₜ₋₁, zₜ) - Jₜ gₜ₋₁),   Jₜ = ∂F/∂h at (gₜ₋₁, zₜ),
 
-whose solution is the next guess. F is the guarded step: at a masked step it is the identity, and so
-is J. The first step and every step with a reset depend on no unknown carry, so the scan starts
-fresh there. A guess that is right up to step k is right up to step k + 1 after one iteration, so T
-iterations suffice.
+whose solution is the next guess. Where J is zero outside of blocks, as it is for cells whose units
+do not read one another, each block is solved alone. F is the guarded step: at a masked step it is
+the identity, and so is J. The first step and every step with a reset depend on no unknown carry, so
+the scan starts fresh there. A guess that is right up to step k is right up to step k + 1 after one
+iteration, whatever stands for J, so T iterations suffice.
 """
 
 import functools
@@ -66,7 +67,7 @@ class Newton(EvaluatorValue):
     tol: float | None = None
     max_iterations: int | None = None
     jacobian: str = "auto"
-    damping: float | None = None
+    damping: float | str | None = "auto"
     fallback: Evaluator | None = None
 
     def __post_init__(self):
@@ -79,7 +80,9 @@ class Newton(EvaluatorValue):
             checks.evaluator(self.fallback, "fallback")
         if self.jacobian not in _JACOBIANS:
             raise ValueError(f"jacobian must be one of {_JACOBIANS}, got {self.jacobian!r}.")
-        if self.damping is not None:
+        if isinstance(self.damping, str) and self.damping != "auto":
+            raise ValueError(f'damping must be "auto", None or a fraction, got {self.damping!r}.')
+        if self.damping not in ("auto", None):
             checks.fraction(self.damping, "damping")
 
     def __call__(self, cell: Cell, params: Params, carry: Carry, steps: Steps) -> Rollout:
@@ -96,11 +99,8 @@ class Newton(EvaluatorValue):
         step, data = _problem(cell, params, carry, steps, whole=self.jacobian == "full")
         # A while loop has no reverse derivative. The guess gets that of the solution from
         # `_at_solution`, which needs no iterations.
-        guess, iterations, limit = self._iterated(step, lax.stop_gradient(data))
+        guess, info = self._iterated(step, lax.stop_gradient(data))
         carries = step.flat.unpack(_at_solution(step, guess, data))
-        frozen = lax.stop_gradient(data)
-        residual = _change(guess, _image(step, frozen, _before(frozen.first, guess)))
-        info = NewtonInfo(iterations, residual, residual <= limit)
         last = jax.tree.map(lambda leaf: leaf[-1], carries)
         rollout = Rollout(last, cell.emit(params, carries, steps.xs), info)
         if self.fallback is None:
@@ -115,7 +115,7 @@ class Newton(EvaluatorValue):
         return Rollout(carry, outputs, info)
 
     def _iterated(self, step, data):
-        """The last guess `[T, *batch, N]`, the number of iterations, and the tolerance."""
+        """The last guess `[T, *batch, N]`, and the report."""
         linearise, blocks = _block_jacobian, step.blocks
         if self.jacobian == "diagonal":
             linearise, blocks = _diagonal_jacobian, single_entries(step.flat.size)
@@ -124,41 +124,53 @@ class Newton(EvaluatorValue):
         limit = 100 * jnp.finfo(dtype).eps if self.tol is None else self.tol
         # Shortening J does not move the solution: b = F(g) - J g has the same J, so the scan
         # returns g wherever F(g) = g. A worse J only takes more iterations.
-        shrink = 1.0 if self.damping is None else 1.0 - self.damping
+        shrink = 1.0 - self.damping if isinstance(self.damping, float | int) else 1.0
 
-        def iterate(state):
-            guess, _, iterations = state
+        def image_of(guess):
+            return _image(step, data, _before(data.first, guess))
+
+        def solved(guess, image):
             before = _before(data.first, guess)
             slopes = tuple(shrink * slope for slope in linearise(step, data, before))
             # At a fresh step F is a constant, so h is its value and J is not read.
-            value = _image(step, data, before)
-            b = jnp.where(
-                data.fresh[..., None], value, value - apply_blocks(slopes, before, blocks)
-            )
-            new_guess = solve_blocks(slopes, b, data.fresh, blocks)
-            return new_guess, _change(new_guess, guess), iterations + 1
+            b = image - jnp.where(data.fresh[..., None], 0, apply_blocks(slopes, before, blocks))
+            return solve_blocks(slopes, b, data.fresh, blocks)
+
+        def iterate(state):
+            guess, image, _, iterations = state
+            new_guess = solved(guess, image)
+            new_image = image_of(new_guess)
+            if self.damping == "auto":
+                better = _changes(new_guess, new_image) < _changes(guess, image)
+                new_guess = jnp.where(better[..., None], new_guess, image)
+                new_image = lax.cond(better.all(), lambda _: new_image, image_of, new_guess)
+            return new_guess, new_image, _change(new_guess, guess), iterations + 1
 
         def goes_on(state):
             # Not `>`, which is False for NaN: a change that is NaN must not end the iteration.
-            return ~(state[1] <= limit) & (state[2] < most)
+            return ~(state[2] <= limit) & (state[3] < most)
 
-        # The first guess is that the carry never changes.
-        guess = jnp.broadcast_to(data.first, (num_steps, *data.first.shape))
+        # The first guess is one step from the first carry, at every step.
+        guess = _image(step, data, jnp.broadcast_to(data.first, (num_steps, *data.first.shape)))
         counters = varying_like((jnp.full((), jnp.inf, dtype), jnp.int32(0)), data)
-        guess, _, iterations = lax.while_loop(goes_on, iterate, (guess, *counters))
-        return guess, iterations, limit
+        guess, image, _, iterations = lax.while_loop(
+            goes_on, iterate, (guess, image_of(guess), *counters)
+        )
+        residual = _change(guess, image)
+        return guess, NewtonInfo(iterations, residual, residual <= limit)
 
 
 def newton(
     tol: float | None = None,
     max_iterations: int | None = None,
     jacobian: str = "auto",
-    damping: float | None = None,
+    damping: float | str | None = "auto",
     fallback: Evaluator | None = None,
 ) -> Newton:
     """Evaluates any cell with a real carry by iterated linear scans.
 
-    Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER, arXiv:2407.19115).
+    Lim et al. 2024 (DEER, arXiv:2309.12252), Gonzalez et al. 2024 (quasi-DEER and ELK,
+    arXiv:2407.19115), Danieli et al. 2025 (blocks and the first guess, arXiv:2510.21450).
     The gradient is that of the solution (by the implicit function theorem, one more linear scan),
     so it does not depend on the number of iterations. The method converges in few iterations where
     the recurrence forgets (its largest Lyapunov exponent is negative), and in up to T where it does
@@ -169,10 +181,17 @@ def newton(
             100 times the rounding error of its dtype.
         max_iterations: largest number of iterations; None is T, which always suffices in exact
             arithmetic.
-        jacobian: the Jacobian of the iterations: "full", `[N, N]` at each step, or "diagonal",
-            `[N]` at each step, which needs more iterations. A gradient computes the full one once
-            in either case.
-        damping: None, or a fraction in [0, 1) by which J is shortened; the solution is the same.
+        jacobian: "auto" finds the blocks of coordinates that a step of the cell does not couple,
+            in the program of its derivative, and solves each block alone: `para_gru` by an
+            elementwise scan, `para_lstm` by one of 2 × 2 matrices, `slstm` head by head, a cell
+            with a full recurrent matrix as "full". "full" takes `[N, N]` at each step. "diagonal"
+            takes the diagonal of either in the iterations, of which it needs more; a gradient
+            computes the blocks once.
+        damping: "auto" drops J for a row and an iteration in which the whole J would raise the
+            residual of the row, and takes hₜ = F(gₜ₋₁, zₜ) there: so a bounded cell has bounded
+            guesses, and where stretches of a sequence expand, fewer iterations suffice. None always
+            takes the whole J; a fraction in [0, 1) always shortens it by as much, as the quasi-ELK
+            of Gonzalez et al. does. The solution is the same.
         fallback: an evaluator to use when the method has not converged, for example
             `sequential()`; None returns the last guess, and `info` says that it has not converged.
 
@@ -183,7 +202,7 @@ def newton(
         TypeError: An option is not a number, `fallback` is not an Evaluator, or (while tracing) a
             carry has leaves that are not real.
         ValueError: A count is below 1, `tol` is below 0 or not finite, `jacobian` is not one of
-            the two words, or `damping` is not in [0, 1).
+            the three words, or `damping` is another word or not in [0, 1).
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -322,9 +341,14 @@ def _at_solution_jvp(step, primals, tangents):
 
 
 def _change(new, old):
-    """The largest |new - old| relative to max(1, |new|); what is NaN in both has not changed."""
+    return jnp.max(_changes(new, old))
+
+
+def _changes(new, old):
+    """For each row the largest |new - old| relative to max(1, |new|)."""
     difference = jnp.abs(new - old) / jnp.maximum(1, jnp.abs(new))
     # XLA's maximum over a large array on CPU can lose a NaN, but not an infinity.
     difference = jnp.where(jnp.isnan(difference), jnp.inf, difference)
-    # Equal infinities have not changed either, although their difference is NaN.
-    return jnp.max(jnp.where((new == old) | (jnp.isnan(new) & jnp.isnan(old)), 0, difference))
+    # What is NaN in both has not changed, and neither have equal infinities.
+    same = (new == old) | (jnp.isnan(new) & jnp.isnan(old))
+    return jnp.max(jnp.where(same, 0, difference), axis=(0, -1))
