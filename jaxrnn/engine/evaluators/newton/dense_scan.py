@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrnn.engine.cpu_kernel import in_one_kernel
 from jaxrnn.engine.masking import expand_mask
 from jaxrnn.engine.time import flip, flip_reset
 from jaxrnn.types import Array
@@ -20,30 +19,26 @@ class Products(NamedTuple):
         apply: `(a, h)`, a matrix and a vector.
         multiply: `(a2, a1)`, two matrices.
         transpose: `a`, a matrix.
-        elementwise: whether the products are sums of elementwise ones.
     """
 
     apply: Callable[[Array, Array], Array]
     multiply: Callable[[Array, Array], Array]
     transpose: Callable[[Array], Array]
-    elementwise: bool
 
 
 DENSE = Products(
     lambda a, h: jnp.einsum("...ij,...j->...i", a, h),
     jnp.matmul,
     lambda a: jnp.swapaxes(a, -1, -2),
-    elementwise=False,
 )
 """Matrices `[..., N, N]` and vectors `[..., N]`."""
 
-# Written out, because a library routine for products of such small matrices mostly waits, and as
-# elementwise operations alone they run in one kernel on CPU.
+# Written out, because a routine for products of such small matrices mostly waits. Not marked as
+# `in_one_kernel`: XLA's CPU backend aborts on some programs with this loop as one kernel.
 SMALL = Products(
     lambda a, h: sum(a[..., j, :] * h[..., None, j, :] for j in range(a.shape[-2])),
     lambda a2, a1: sum(a2[..., j, None, :] * a1[..., None, j, :, :] for j in range(a2.shape[-2])),
     lambda a: jnp.swapaxes(a, -2, -3),
-    elementwise=True,
 )
 """Many small matrices `[..., N, N, M]` and vectors `[..., N, M]`, M of each."""
 
@@ -89,10 +84,9 @@ def dense_scan(a: Array, b: Array, fresh: Array, products: Products = DENSE) -> 
 
 
 def _solve(products, a, b, fresh):
-    sequential = functools.partial(_sequential, products)
     return lax.platform_dependent(
         *(a, b, fresh),
-        cpu=in_one_kernel(sequential) if products.elementwise else sequential,
+        cpu=functools.partial(_sequential, products),
         default=functools.partial(_associative, products),
     )
 
