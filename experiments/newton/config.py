@@ -48,11 +48,11 @@ class Config(Options):
     """Where the method gives up."""
     rounds: Count = 2
     """How often each run is timed."""
-    cells: EachOnce[Cell] = ("para_gru", "para_lstm", "gru", "lstm")
+    cells: EachOnce[Cell] = ("para_gru", "para_lstm", "gru")
     """Which cells learn to predict the next character of Python's reference texts."""
     updates: Count = 400
     """Updates of that training, on 16 pieces of 64 characters each."""
     text_units: Count = 32
     """Units of these cells."""
-    text_steps: Annotated[int, at_least(2)] = 2048
+    text_steps: Annotated[int, at_least(2)] = 1024
     """Characters of each of the 8 texts that the fresh and the trained cells read."""

@@ -11,7 +11,7 @@ from experiments.frame.report import Picture, Report
 from experiments.frame.tables import Table
 from experiments.newton.config import Config
 from experiments.newton.measure import METHODS, Results, Solved, chosen, counts, mean_exponent
-from experiments.newton.texts import ACCURACY, COUNTS, Read
+from experiments.newton.texts import ACCURACY, COUNTS, KINDS, Read
 
 CLAIM = (
     "Newton's method solves all steps of a nonlinear cell at once, by linear scans. It converges "
@@ -33,7 +33,7 @@ def report(config: Config, results: Results) -> Report:
         tables.append(_table_of_texts(config, results.read))
         for one in results.read:
             if one.cell.startswith("para"):
-                what = f"{one.label}, {_when(one)}: {one.shown} iterations to {ACCURACY:.0e}."
+                what = f"{one.label}, {one.parameters}: {one.shown} iterations to {ACCURACY:.0e}."
                 within = one.iterations is not None and one.iterations <= 4
                 (found if within else failed).append(what)
     rows = [one._asdict() | {"depth": one.depth} for one in results.scaled]
@@ -57,10 +57,6 @@ def _of_scaled(results):
     return found, failed
 
 
-def _when(one):
-    return "trained" if one.trained else "fresh"
-
-
 def _row_of_text(one):
     row = one._asdict() | {"iterations": one.shown}
     residuals = row.pop("residuals")
@@ -71,7 +67,7 @@ def _row_of_text(one):
 def _table_of_texts(config: Config, results: Sequence[Read]) -> Table:
     columns = {
         "cell": lambda one: one.label,
-        "parameters": _when,
+        "parameters": lambda one: one.parameters,
         "bits": lambda one: f"{one.bits:.2f}",
         "exponent": lambda one: f"{one.exponent:+.2f}",
         **{
@@ -88,16 +84,16 @@ def _table_of_texts(config: Config, results: Sequence[Read]) -> Table:
 
 def _figure_of_texts(results: Sequence[Read]) -> Figure:
     canvas = new_figure(8.0, 3.2)
-    panels = canvas.subplots(1, 2, sharey=True)
+    panels = canvas.subplots(1, len(KINDS), sharey=True)
     labels = list(dict.fromkeys(one.label for one in results))
     for one in results:
         color = PALETTE[labels.index(one.label)]
         # A residual of exactly zero has no place on a logarithmic axis.
         heights = np.maximum(one.residuals, 1e-8)
-        panels[int(one.trained)].plot(
+        panels[KINDS.index(one.parameters)].plot(
             COUNTS, heights, "o-", color=color, label=one.label, markersize=4
         )
-    for panel, title in zip(panels, ("fresh", "trained"), strict=True):
+    for panel, title in zip(panels, KINDS, strict=True):
         panel.axhline(ACCURACY, color="gray", linewidth=0.7)
         panel.set(title=title, xlabel="iterations", yscale="log")
     panels[0].set(ylabel="largest residual")
