@@ -34,7 +34,7 @@ class Config(Options):
         "text_steps": 256,
     }
 
-    lengths: RisingCounts = (64, 256, 1024, 4096, 16384)
+    lengths: RisingCounts = (64, 512, 4096)
     """Steps of the sequences."""
     scales: Annotated[tuple[float, ...], each(POSITIVE)] = (0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 8.0)
     """Factors of the recurrent kernel."""

@@ -18,7 +18,7 @@ from experiments.newton.config import Config
 from jaxrnn.diagnostics import lyapunov_exponents
 
 ACCURACY = 1e-6
-COUNTS = (1, 2, 3, 4, 5, 6, 8)  # of iterations, each of which is looked at
+COUNTS = (1, 2, 3, 4, 5, 6, 8, 16)  # of iterations, each of which is looked at
 KINDS = FRESH, TRAINED, BOUNDED = ("fresh", "trained", "trained within 0.5")
 BOUND = 0.5  # of recurrent weights, to which the paper of ParaRNN clips them
 NUM_TEXTS = 8

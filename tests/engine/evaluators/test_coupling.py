@@ -84,7 +84,7 @@ def test_outside_of_the_blocks_the_jacobian_is_zero(name):
     step, want = STEPS[name]
     h = jnp.linspace(-0.9, 1.3, N)
     program = jax.make_jaxpr(lambda tangent, h: jax.jvp(step, (h,), (tangent,))[1])(h, h)
-    blocks = [block.tolist() for array in coupled_blocks(program.jaxpr) for block in array.T]
+    blocks = [block.tolist() for array in coupled_blocks(program.jaxpr, N) for block in array.T]
     assert sorted(sum(blocks, [])) == list(range(N))
     outside = np.ones((N, N), bool)
     for block in blocks:
@@ -98,5 +98,5 @@ def test_blocks_of_one_size_are_one_array():
     program = jax.make_jaxpr(lambda h: jnp.concatenate([h[1:3].sum()[None], h[1:3], h[3:]]))(
         jnp.ones(N)
     )
-    shapes = [array.shape for array in coupled_blocks(program.jaxpr)]
+    shapes = [array.shape for array in coupled_blocks(program.jaxpr, N)]
     assert shapes == [(1, 3), (3, 1)]

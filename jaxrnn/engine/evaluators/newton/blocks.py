@@ -133,7 +133,7 @@ def _tangents(blocks, vectors):
     for members in blocks:
         for tangent, places in zip(tangents, members, strict=False):
             tangent[places] = 1
-    return jnp.asarray(tangents)
+    return varying_like(jnp.asarray(tangents), vectors)
 
 
 def _taken(vectors, members):

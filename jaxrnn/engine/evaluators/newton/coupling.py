@@ -19,12 +19,13 @@ Labels = np.ndarray | None
 """A label for each element of an array; None where no element has one."""
 
 
-def coupled_blocks(jaxpr: core.Jaxpr) -> tuple[np.ndarray, ...]:
+def coupled_blocks(jaxpr: core.Jaxpr, num_entries: int) -> tuple[np.ndarray, ...]:
     """The entries of a vector in blocks such that no entry depends on one of another block.
 
     Args:
         jaxpr: a function that is linear in its first argument; that one and the only result are
             vectors of N entries.
+        num_entries: N.
 
     Returns:
         For each size of blocks that occurs ints `[size, number of blocks]`, the entries of the
@@ -33,11 +34,10 @@ def coupled_blocks(jaxpr: core.Jaxpr) -> tuple[np.ndarray, ...]:
     Example:
         >>> import jax
         >>> function = lambda h, w: jax.numpy.concatenate([h[2:] + w * h[:2], w * h[2:]])
-        >>> coupled_blocks(jax.make_jaxpr(function)(jax.numpy.ones(4), 2.0).jaxpr)
+        >>> coupled_blocks(jax.make_jaxpr(function)(jax.numpy.ones(4), 2.0).jaxpr, 4)
         (array([[0, 1],
                [2, 3]]),)
     """
-    (num_entries,) = jaxpr.invars[0].aval.shape
     pairs = _Pairs()
     entries = np.arange(num_entries)
     (labels,) = _walk(jaxpr, [entries, *[None] * (len(jaxpr.invars) - 1)], pairs)

@@ -1,6 +1,7 @@
 """The linear recurrence hₜ = Aₜ hₜ₋₁ + bₜ with matrices, as Newton's method needs it."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,11 +34,16 @@ DENSE = Products(
 )
 """Matrices `[..., N, N]` and vectors `[..., N]`."""
 
+
+def _sum(terms):
+    return functools.reduce(operator.add, terms)
+
+
 # Written out, because a routine for products of such small matrices mostly waits. Not marked as
 # `in_one_kernel`: XLA's CPU backend aborts on some programs with this loop as one kernel.
 SMALL = Products(
-    lambda a, h: sum(a[..., j, :] * h[..., None, j, :] for j in range(a.shape[-2])),
-    lambda a2, a1: sum(a2[..., j, None, :] * a1[..., None, j, :, :] for j in range(a2.shape[-2])),
+    lambda a, h: _sum(a[..., j, :] * h[..., None, j, :] for j in range(a.shape[-2])),
+    lambda a2, a1: _sum(a2[..., j, None, :] * a1[..., None, j, :, :] for j in range(a2.shape[-2])),
     lambda a: jnp.swapaxes(a, -2, -3),
 )
 """Many small matrices `[..., N, N, M]` and vectors `[..., N, M]`, M of each."""

@@ -270,7 +270,7 @@ def _problem(cell, params, carry, steps, whole):
             "make it a parameter, or use sequential()."
         )
     if not whole:
-        step = replace(step, blocks=coupled_blocks(derivative.jaxpr))
+        step = replace(step, blocks=coupled_blocks(derivative.jaxpr, flat.size))
     # The first step reads the given carry, which is data: there is no unknown before it.
     return step, _Data(params, first, inputs, fresh.at[0].set(True))
 
