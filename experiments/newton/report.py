@@ -151,8 +151,8 @@ def _figure(config: Config, results: Sequence[Solved]) -> Figure:
     left.set_yscale("log", base=2)
     title = f"T = {config.lengths[-1]:,}, every seed"
     right.set(title=title, xlabel="largest Lyapunov exponent (nats per step)")
-    for axis in (left, right):
-        axis.legend(fontsize=7)
+    left.legend(fontsize=7, ncols=2, loc=(0.54, 0.3))
+    right.legend(fontsize=7)
     return canvas
 
 
