@@ -167,14 +167,14 @@ def test_files_without_the_readout_are_tied():
 WRONG_CONFIGS = {
     "d_state": ({"d_state": 5}, "config says 'd_state' is 5, but by the arrays it is 2"),
     "bias": ({"ssm_cfg": {"bias": True}}, "'bias' is True, but by the arrays it is False"),
-    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'mamba', .* it is 'mamba2'"),
+    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'Mamba1', .* it is 'Mamba2'"),
     "attention": ({"attn_layer_idx": [1]}, r"'attn_layer_idx': \[1\], which has no counterpart"),
     "perceptrons": ({"d_intermediate": 8}, "'d_intermediate': 8, .* must be 0"),
     "layer norm": ({"rms_norm": False}, "'rms_norm': False"),
     "part of the width": ({"d_ssm": 6}, "'d_ssm': 6"),
     "activation": ({"hidden_act": "gelu"}, "'hidden_act': 'gelu', .* must be 'silu'"),
     "mup": ({"mup": True}, "'mup': True"),
-    "unknown": ({"use_gate": True}, "has the key 'use_gate', which from_mamba does not know"),
+    "unknown": ({"use_gate": True}, "the unknown key 'use_gate'"),
     "groups": ({"ngroups": 3}, "do not fit 3 groups"),
     "ignored": (
         {"hidden_size": D, "n_groups": 1, "norm_before_gate": True},
