@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.interop import _flax_layouts as layouts
+from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.types import Model, Params
 
@@ -211,7 +212,7 @@ class _Writer:
         )
         # The step adds 1 to the forget gate, the third block there.
         recurrent_bias = -jnp.repeat(jnp.array([0, 0, 1, 0], params.bias.dtype), num_units)
-        kernel, recurrent_kernel, bias = map(_as_conv, params)
+        kernel, recurrent_kernel, bias = (regrouped(leaf, "ifgo", "igfo") for leaf in params)
         arrays = {
             **{"ih/kernel": kernel, "ih/bias": bias},
             **{"hh/kernel": recurrent_kernel, "hh/bias": recurrent_bias},
@@ -294,9 +295,3 @@ def _below(name, arrays):
 
 def _activations(options):
     return {"activation_fn": options["activation"], "gate_fn": options["gate_activation"]}
-
-
-def _as_conv(leaf):
-    """Gates i, f, g, o in the order i, g, f, o."""
-    i, f, g, o = jnp.split(leaf, 4, axis=-1)
-    return jnp.concatenate([i, g, f, o], axis=-1)
