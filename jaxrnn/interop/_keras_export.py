@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS
 from jaxrnn.interop._keras_recurrent import MERGES
@@ -74,12 +75,14 @@ def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]
     if factory in CELLS:
         return _recurrent(model, dtype), weights_of(params)
     if factory == "bidirectional":
-        merges = [name for name, merge in MERGES.items() if merge is options["merge"]]
-        check_options(model, {"forward", "backward"} | ({"merge"} if merges else set()), "keras")
+        names = {merge: name for name, merge in MERGES.items()}
+        if options["merge"] not in names:
+            merge = word(options["merge"])
+            raise ValueError(f"keras has no bidirectional with merge={merge}, got {model}")
         forward, backward = options["forward"], options["backward"] or options["forward"]
         layer = layers.Bidirectional(
             _recurrent(forward, dtype),
-            merges[0],
+            names[options["merge"]],
             backward_layer=_recurrent(backward, dtype, go_backwards=True),
         )
         return layer, [array for one in params for array in weights_of(one)]
@@ -131,7 +134,7 @@ def _name(function: Any, model: Model) -> str:
     if function is None:
         return "linear"
     for name, known in ACTIVATIONS.items():
-        if known is function:
+        if comparable(known) == comparable(function):
             return name
     raise ValueError(
         f"keras has no name for an activation of {model}; it has {', '.join(ACTIVATIONS)}"

@@ -1,6 +1,7 @@
 """Weights of keras in and out: layers, models and files."""
 
 import json
+import pickle
 import warnings
 
 import jax
@@ -345,6 +346,21 @@ def test_dropout_of_a_recurrent_layer_is_left_out_with_a_warning():
         UserWarning, match="GRU 'gru.*' has recurrent_dropout=0.2, which acts in tra"
     ):
         assert from_keras(layer).model == jr.gru(2)
+
+
+def test_functions_come_back():
+    net = keras.Sequential(
+        [
+            keras.Input((None, D)),
+            layers.SimpleRNN(2, activation=None, return_sequences=True),
+            layers.Activation("linear"),
+            layers.Dense(2, activation="gelu"),
+        ]
+    )
+    model, params, _ = from_keras(net)
+    # The functions of a model that was pickled are other objects.
+    back = to_keras(pickle.loads(pickle.dumps(model)), params)
+    assert from_keras(back).model == model
 
 
 UNWRITABLE = {
