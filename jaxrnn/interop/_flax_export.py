@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop import _flax_layouts as layouts
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._models import check_options, made_by
@@ -49,8 +50,9 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         `LinenModel(module, variables)`. A mask is given to the module as `seq_lengths`.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: The model, or an option of it, has no counterpart in linen, or no factory made
-            it; the error names the option.
+            it; the error names the option. Or the parameters have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -61,6 +63,8 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         (2, 5, 8)
     """
     from flax import linen, traverse_util
+
+    check_params(model, params, None)
 
     def make(name, num_inputs, *sizes, **options):
         del num_inputs
@@ -92,6 +96,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         The module, which holds the parameters.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: As `to_flax` raises, or a `recurrent_bias` is not zero.
 
     Example:
@@ -103,6 +108,7 @@ def to_nnx(model: Model, params: Params) -> Any:
     """
     from flax import nnx
 
+    check_params(model, params, None)
     rngs = nnx.Rngs(0)
 
     def make(name, num_inputs, *sizes, **options):

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS
@@ -32,7 +33,9 @@ def to_keras(model: Model, params: Params) -> Any:
         parameters, but for the gates of a GRU, which have another order.
 
     Raises:
-        ValueError: A layer or an option has no counterpart in keras, or no factory made the model.
+        TypeError: The parameters are those of another model.
+        ValueError: A layer or an option has no counterpart in keras, no factory made the model, or
+            the parameters have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -43,6 +46,7 @@ def to_keras(model: Model, params: Params) -> Any:
     """
     import keras
 
+    check_params(model, params, None)
     parts = list(_parts(model, params))
     dtype = next((str(leaf.dtype) for leaf in jax.tree.leaves(params)), None)
     layers = [_layer(part, part_params, dtype) for part, part_params in parts]
