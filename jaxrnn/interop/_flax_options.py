@@ -5,6 +5,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxrnn.factories import word
+
 # Options that say nothing about the function: sizes that the arrays have too, how parameters are
 # made, how a loop is compiled, and what the parts of a module are.
 _WITHOUT_MEANING = {
@@ -41,13 +43,9 @@ def unsupported(path: str, module: Any, name: str, supported: Any) -> ValueError
     """The error of an option, with the one value that it may have."""
     advice = f": {_ADVICE[name]}" if name in _ADVICE else ""
     return ValueError(
-        f"{name} of {place(path)}, {type(module).__name__}, must be {_word(supported)}, "
-        f"got {_word(getattr(module, name))}{advice}"
+        f"{name} of {place(path)}, {type(module).__name__}, must be {word(supported)}, "
+        f"got {word(getattr(module, name))}{advice}"
     )
-
-
-def _word(value):
-    return getattr(value, "__name__", None) or repr(value)
 
 
 def place(path: str) -> str:

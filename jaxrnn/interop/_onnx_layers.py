@@ -98,7 +98,7 @@ def _gemm(node):
     if bias is not None:
         bias = np.broadcast_to(options["beta"] * bias, (1, kernel.shape[1]))[0]
         bias = bias.astype(kernel.dtype)
-    return _dense(node.stream(), kernel.astype(kernel.dtype), bias, node.title)
+    return _dense(node.stream(), kernel, bias, node.title)
 
 
 def _layer_norm(node):

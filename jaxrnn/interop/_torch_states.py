@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxrnn.cells import ElmanCarry, GRUCarry, LSTMCarry
 from jaxrnn.interop._models import bare
-from jaxrnn.interop._torch import as_numpy
+from jaxrnn.interop._torch_arrays import as_numpy
 from jaxrnn.interop._torch_export import as_tensor
 from jaxrnn.layers import Directions
 from jaxrnn.types import Carry, Model

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxrnn.engine.arguments import check_model
 from jaxrnn.engine.keys import DrawsNoise, MissingKey
 from jaxrnn.engine.unroll import step, unroll
 from jaxrnn.types import Carry, Key, Model, Params, Rollout
@@ -43,7 +44,11 @@ class RNN(nnx.Module):
             model: cell or layer.
             num_inputs: width of the inputs; for tokens, the size of the vocabulary.
             rngs: streams of keys.
+
+        Raises:
+            TypeError: `model` is neither a Cell nor a Layer.
         """
+        check_model(model)
         self.model = nnx.static(model)
         params = model.init(rngs.params(), num_inputs)
         self.params = nnx.data(jax.tree.map(nnx.Param, params))

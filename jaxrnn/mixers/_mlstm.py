@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._rms import divided_by_rms
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype
@@ -225,9 +226,7 @@ def _output(
     mean = _quotient(value, denominator)
     if readout.norm_epsilon is None:
         return o * mean.reshape(o.shape)
-    mean = mean - mean.mean(axis=-1, keepdims=True)
-    variance = (mean**2).mean(axis=-1, keepdims=True)
-    mean = mean * jax.lax.rsqrt(variance + readout.norm_epsilon)
+    mean = divided_by_rms(mean - mean.mean(axis=-1, keepdims=True), readout.norm_epsilon)
     return o * mean.reshape(o.shape) * in_compute_dtype(params, params.norm_scale)
 
 

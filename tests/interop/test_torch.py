@@ -428,7 +428,10 @@ UNWRITABLE = {
     "sigmoid": (jr.elman(2, jax.nn.sigmoid), "activation="),
     "sum": (jr.bidirectional(jr.gru(2), merge="sum"), "merge='sum'"),
     "two cells": (jr.bidirectional(jr.gru(2), jr.lstm(2)), "with equal elman, lstm or gru"),
-    "variational": (jr.serial(jr.gru(2), jr.dropout(0.1, True), jr.gru(2)), "variational=True"),
+    "variational": (
+        jr.serial(jr.gru(2), jr.dropout(0.1, True), jr.gru(2)),
+        "no module for dropout",
+    ),
     "dropout": (jr.dropout(0.1, variational=True), "no module for dropout"),
     "function": (jr.lift(jnp.cos), "no module for the function"),
     "layer": (jr.causal_conv(2), "no module for causal_conv"),
