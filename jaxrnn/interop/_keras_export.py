@@ -1,6 +1,5 @@
 """Models as models of keras."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS
 from jaxrnn.interop._keras_recurrent import MERGES
-from jaxrnn.interop._models import check_options, made_by
+from jaxrnn.interop._models import check_options, flat, made_by
 from jaxrnn.types import Model, Params
 
 CELLS = {"elman": "SimpleRNN", "lstm": "LSTM", "gru": "GRU"}
@@ -47,9 +46,9 @@ def to_keras(model: Model, params: Params) -> Any:
     import keras
 
     check_params(model, params, None)
-    parts = list(_parts(model, params))
+    parts = list(flat(model, params))
     dtype = next((str(leaf.dtype) for leaf in jax.tree.leaves(params)), None)
-    layers = [_layer(part, part_params, dtype) for part, part_params in parts]
+    layers = [_layer(part, part_params, dtype) for part, part_params, _ in parts]
     net = keras.Sequential([layer for layer, _ in layers])
     first, arrays = made_by(parts[0][0]).factory, layers[0][1]
     if first == "embed":
@@ -60,15 +59,6 @@ def to_keras(model: Model, params: Params) -> Any:
     for layer, arrays in layers:
         layer.set_weights(arrays)
     return net
-
-
-def _parts(model: Model, params: Params) -> Iterator[tuple[Model, Params]]:
-    factory, options = made_by(model)
-    if factory != "serial":
-        yield model, params
-        return
-    for layer, layer_params in zip(options["layers"], params, strict=True):
-        yield from _parts(layer, layer_params)
 
 
 def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]]:

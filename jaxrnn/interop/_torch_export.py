@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxrnn.engine.parameters import check_params
-from jaxrnn.interop._models import made_by
+from jaxrnn.interop._models import flat, made_by
 from jaxrnn.interop._torch_arrays import NONLINEARITIES, NUM_GATES, check_torch_has
 from jaxrnn.interop._torch_functions import NAMES, module_of
 from jaxrnn.types import Model, Params
@@ -54,7 +54,8 @@ def to_torch(model: Model, params: Params) -> Any:
         torch.Size([2, 3, 3])
     """
     check_params(model, params, None)
-    layers = list(_layers(model, params))
+    parts = flat(model, params)
+    layers = [_Layer(_unevaluated(layer), layer_params) for layer, layer_params, _ in parts]
     modules = []
     while layers:
         run = _same_module(layers)
@@ -65,17 +66,6 @@ def to_torch(model: Model, params: Params) -> Any:
     from jaxrnn.interop._torch_stack import Stack
 
     return Stack(*modules).eval()
-
-
-def _layers(model: Model, params: Params):
-    """The layers of a stack of stacks, one after another."""
-    model = _unevaluated(model)
-    factory, options = made_by(model)
-    if factory != "serial":
-        yield _Layer(model, params)
-        return
-    for layer, layer_params in zip(options["layers"], params, strict=True):
-        yield from _layers(layer, layer_params)
 
 
 def _unevaluated(model: Model) -> Model:
