@@ -254,6 +254,14 @@ def test_a_bare_cell_and_its_dtype():
     assert_same(jr.interop.to_flax(model, params).variables["params"]["cell"], variables["params"])
 
 
+def test_a_norm_of_features_far_from_zero():
+    layer, xs = jr.layer_norm(), random_like(jnp.zeros((2, 3, 4)), 0).astype(jnp.float32) + 1e4
+    params = layer.init(jax.random.key(0), 4)
+    module, variables = jr.interop.to_flax(layer, params)
+    for outputs in (module.apply(variables, xs), jr.interop.to_nnx(layer, params)(xs)):
+        np.testing.assert_allclose(outputs, jr.unroll(layer, params, xs).outputs, atol=1e-4)
+
+
 def test_norms_without_a_scale_or_an_offset():
     xs = random_like(jnp.zeros((2, 3)), 0)
     for options in ({"use_scale": False}, {"use_bias": False}):
