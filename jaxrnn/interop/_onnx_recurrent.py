@@ -214,7 +214,7 @@ def merged(node: Node, merge: str, axis: int) -> Stream:
     stream = directions[0].stream
     stages = [one.stream.stages[-1] for one in directions]
     if stages[0].lengths != stages[1].lengths:
-        raise ValueError(f"{node.title} joins two recurrences with other sequence_lens")
+        raise ValueError(f"{node.title} joins two recurrences with different sequence_lens")
     carry = None
     if any(stage.carry is not None for stage in stages):
         carry = Directions(_carry_or_zeros(*stages), _carry_or_zeros(*stages[::-1]))

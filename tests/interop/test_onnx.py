@@ -653,6 +653,19 @@ GRAPHS = {
                                      hidden_size=H)],
         "must share one sequence_lens",
     ),
+    "lengths of one direction": (
+        [node("LSTM", "x W R B lengths", "Y", hidden_size=H),
+         node("LSTM", "x W R B", "Yr", hidden_size=H, direction="reverse"),
+         node("Squeeze", "Y one", "z"), node("Squeeze", "Yr one", "u"),
+         node("Concat", "z u", "y", "both", axis=2)],
+        "'both' .* joins two recurrences with different sequence_lens",
+    ),
+    "directions joined across the batch": (
+        [*SQUEEZED, node("LSTM", "x W R B", "Yr", hidden_size=H, direction="reverse"),
+         node("Squeeze", "Yr one", "u"), node("Reshape", "z rows", "zr"),
+         node("Reshape", "u rows", "ur"), node("Concat", "zr ur", "y", "both", axis=1)],
+        "'both' .* can be read only where it joins",
+    ),
     "cut features": (
         [*SQUEEZED, node("Slice", "z zero one two", "y", "cut")], "'cut' .* must take one of the",
     ),
@@ -684,7 +697,12 @@ def test_graphs_that_are_no_chain_of_layers(name):
         "two": ints(2),
     }
     weights |= {"scale": np.ones(D, np.float32), "scale3": np.ones((1, D), np.float32)}
-    weights |= {"step": np.array(-1), "heads": ints(0, 0, 2, 2), "merge": ints(0, 0, -1)}
+    weights |= {
+        "step": np.array(-1),
+        "heads": ints(0, 0, 2, 2),
+        "rows": ints(0, -1),
+        "merge": ints(0, 0, -1),
+    }
     weights |= {"zero": ints(0), "one": ints(1), "two": ints(2)}
     weights |= {"ratio": np.float32(0.5), "on": np.array(True)}
     used = {given for one in nodes for given in one.input}
