@@ -216,6 +216,7 @@ STACKS = {
     ),
     "two sizes": lambda: jr.serial(
         jr.bidirectional(jr.gru(3), jr.lstm(2, peephole=True)),
+        jr.bidirectional(jr.gru(2), jr.gru(3)),
         jr.recurrent(jr.elman(2), reverse=True),
     ),
     "sum": lambda: jr.serial(
