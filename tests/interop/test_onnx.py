@@ -634,6 +634,7 @@ GRAPHS = {
         [node("LayerNormalization", "x scale3", "y", "norm", axis=1)], "must normalise the last",
     ),
     "softmax over the batch": ([node("Softmax", "x", "y", "soft", axis=1)], "over the last axis"),
+    "another selu": ([node("Selu", "x", "y", "selu", alpha=2.0)], "'selu' .* its definition"),
     "noise": ([node("Dropout", "x ratio on", "y", "noise")], "'noise' .* not be in training mode"),
     "half precision": (
         [*SQUEEZED, node("Cast", "z", "u", "half", to=TensorProto.FLOAT16),
