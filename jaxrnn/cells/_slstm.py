@@ -80,6 +80,7 @@ def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLS
     shape, dtype = (*batch_shape, num_heads * width), precision.compute_dtype(params)
     # One array for each leaf: a carry that holds the same array twice cannot be donated.
     h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
+    # A sum, as jax2onnx reads it, and not `jnp.full` (.ci/traced_to_onnx.py).
     return SLSTMCarry(h, c, n, _BELOW_EVERY_GATE + jnp.zeros(shape, dtype))
 
 

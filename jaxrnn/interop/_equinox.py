@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import GRUParams, LSTMParams, gru, lstm
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.layers import (
@@ -123,7 +124,9 @@ def to_equinox(model: Model, params: Params) -> Any:
         Any function of the parameters can be traced through this one.
 
     Raises:
-        ValueError: The model or an option of it has no counterpart in equinox.
+        TypeError: The parameters are those of another model.
+        ValueError: The model or an option of it has no counterpart in equinox, or the parameters
+            have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -134,6 +137,7 @@ def to_equinox(model: Model, params: Params) -> Any:
     """
     from equinox import nn
 
+    check_params(model, params, None)
     factory, options = made_by(model)
     arrays: Any = params
     key = jax.random.key(0)

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop import _flax_layouts as layouts
+from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.types import Model, Params
 
@@ -48,8 +50,9 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         `LinenModel(module, variables)`. A mask is given to the module as `seq_lengths`.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: The model, or an option of it, has no counterpart in linen, or no factory made
-            it; the error names the option.
+            it; the error names the option. Or the parameters have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -60,6 +63,8 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         (2, 5, 8)
     """
     from flax import linen, traverse_util
+
+    check_params(model, params, None)
 
     def make(name, num_inputs, *sizes, **options):
         del num_inputs
@@ -91,6 +96,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         The module, which holds the parameters.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: As `to_flax` raises, or a `recurrent_bias` is not zero.
 
     Example:
@@ -102,6 +108,7 @@ def to_nnx(model: Model, params: Params) -> Any:
     """
     from flax import nnx
 
+    check_params(model, params, None)
     rngs = nnx.Rngs(0)
 
     def make(name, num_inputs, *sizes, **options):
@@ -211,7 +218,7 @@ class _Writer:
         )
         # The step adds 1 to the forget gate, the third block there.
         recurrent_bias = -jnp.repeat(jnp.array([0, 0, 1, 0], params.bias.dtype), num_units)
-        kernel, recurrent_kernel, bias = map(_as_conv, params)
+        kernel, recurrent_kernel, bias = (regrouped(leaf, "ifgo", "igfo") for leaf in params)
         arrays = {
             **{"ih/kernel": kernel, "ih/bias": bias},
             **{"hh/kernel": recurrent_kernel, "hh/bias": recurrent_bias},
@@ -294,9 +301,3 @@ def _below(name, arrays):
 
 def _activations(options):
     return {"activation_fn": options["activation"], "gate_fn": options["gate_activation"]}
-
-
-def _as_conv(leaf):
-    """Gates i, f, g, o in the order i, g, f, o."""
-    i, f, g, o = jnp.split(leaf, 4, axis=-1)
-    return jnp.concatenate([i, g, f, o], axis=-1)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
 from jaxrnn.interop._models import check_options, made_by
@@ -77,7 +78,9 @@ def to_haiku(model: Model, params: Params, paths: Paths) -> dict[str, dict[str, 
         f of an LSTM, from which 1 is taken away and to which haiku adds it.
 
     Raises:
-        ValueError: The model or an option of it has no counterpart in haiku.
+        TypeError: The parameters are those of another model.
+        ValueError: The model or an option of it has no counterpart in haiku, or the parameters have
+            other shapes.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -86,6 +89,7 @@ def to_haiku(model: Model, params: Params, paths: Paths) -> dict[str, dict[str, 
         >>> sorted(jr.interop.to_haiku(cell, params, "gru")["gru"])
         ['b', 'w_h', 'w_i']
     """
+    check_params(model, params, None)
     written: dict[str, dict[str, Any]] = {}
     for path, arrays in _write(model, params, paths):
         if path in written:

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrnn.cells._activations import identity
 from jaxrnn.interop._imported import Arrays, Imported
-from jaxrnn.interop._keras_layer import KerasLayer, identity
+from jaxrnn.interop._keras_layer import KerasLayer
 from jaxrnn.interop._keras_recurrent import CELLS, Part, read_bidirectional, read_recurrent
 from jaxrnn.layers import (
     BatchNormParams,
@@ -165,7 +166,7 @@ def _read(layer: KerasLayer) -> Iterator[Part]:
     elif name == "RNN" and config["cell"]["class_name"] == "StackedRNNCells":
         weights = list(layer.weights)
         for cell in config["cell"]["config"]["cells"]:
-            count = 3 if cell["config"].get("use_bias") else 2
+            count = 2 + cell["config"].get("use_bias", True)
             one = {**config, "cell": cell}
             yield read_recurrent(layer._replace(config=one, weights=weights[:count], states=None))
             del weights[:count]
@@ -185,7 +186,8 @@ def _read_stateless(layer: KerasLayer) -> Part:
         kernel = arrays.take("kernel", None, config["units"])
         bias = arrays.take("bias", config["units"]) if config["use_bias"] else None
         function = layer.function("activation", "linear")
-        model = dense(config["units"], function, use_bias=config["use_bias"])
+        activation = None if function is identity else function
+        model = dense(config["units"], activation, use_bias=config["use_bias"])
         return Part(model, DenseParams(kernel, bias))
     if name == "Embedding":
         table = layer.arrays("table").take("table", config["input_dim"], config["output_dim"])
@@ -196,7 +198,7 @@ def _read_stateless(layer: KerasLayer) -> Part:
         return Part(dropout(config["rate"], variational=name == "SpatialDropout1D"), ())
     if name in ("Activation", "ReLU", "Softmax"):
         layer.refuse(max_value=None, negative_slope=0.0, threshold=0.0, axis=-1)
-        return Part(lift(layer.function("activation", name.lower()) or identity), ())
+        return Part(lift(layer.function("activation", name.lower())), ())
     raise ValueError(
         f"{layer.name()} has no counterpart; readable are SimpleRNN, LSTM, GRU, RNN of their "
         "cells, Bidirectional, Embedding, Dense, LayerNormalization, BatchNormalization, Dropout, "

@@ -19,7 +19,7 @@ from jaxrnn.cells import (
 )
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays
-from jaxrnn.interop._keras_layer import KerasLayer, identity
+from jaxrnn.interop._keras_layer import KerasLayer
 from jaxrnn.layers import Directions, bidirectional
 from jaxrnn.types import Model
 
@@ -96,14 +96,14 @@ def read_recurrent(layer: KerasLayer) -> Part:
 def _elman(layer: KerasLayer, kernel: Any, recurrent_kernel: Any, arrays: Arrays | None) -> Any:
     size = kernel.shape[1]
     bias = arrays.take("bias", size) if arrays else np.zeros(size, kernel.dtype)
-    model = elman(size, layer.function("activation", "tanh") or identity)
+    model = elman(size, layer.function("activation", "tanh"))
     return model, ElmanParams(kernel, recurrent_kernel, bias), ElmanCarry
 
 
 def _gates(layer: KerasLayer) -> dict[str, Any]:
     return {
-        "activation": layer.function("activation", "tanh") or identity,
-        "gate_activation": layer.function("recurrent_activation", "sigmoid") or identity,
+        "activation": layer.function("activation", "tanh"),
+        "gate_activation": layer.function("recurrent_activation", "sigmoid"),
     }
 
 

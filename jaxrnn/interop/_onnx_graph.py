@@ -105,7 +105,9 @@ class Graph:
             )
         if all(isinstance(value, np.ndarray) for value in given):
             outputs = self._folded(proto, node)
-        elif proto.op_type in _GLUE and any(isinstance(value, Filled) for value in given):
+        elif proto.op_type in _MOVING and isinstance(node.input(0), Loose):
+            outputs = node.input(0)
+        elif proto.op_type in _MOVING | {"Concat"} and Filled in map(type, given):
             outputs = [Filled(array) for array in self._folded(proto, node)]
         elif proto.op_type in readers:
             outputs = readers[proto.op_type](node)
@@ -154,11 +156,9 @@ class Graph:
             raise ValueError(f"{node.title} of constants cannot be computed: {error}") from error
 
 
-# What a constant that is repeated along the batch may go through before it is an initial state.
-_GLUE = {
-    "Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
-    "Unsqueeze",
-}  # fmt: skip
+# What moves numbers and computes none: the way of an initial state from a constant that is repeated
+# along the batch, or from an input.
+_MOVING = set("Cast Gather Identity Reshape Slice Split Squeeze Transpose Unsqueeze".split())
 
 
 def _known(value):

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from jaxrnn.cells import ElmanCarry, GRUCarry, LSTMCarry
-from jaxrnn.interop._models import bare
-from jaxrnn.interop._torch import as_numpy
+from jaxrnn.interop._models import bare, made_by
+from jaxrnn.interop._torch_arrays import as_numpy
 from jaxrnn.interop._torch_export import as_tensor
 from jaxrnn.layers import Directions
 from jaxrnn.types import Carry, Model
@@ -94,7 +94,7 @@ def carry_to_torch(model: Model, carry: Carry) -> Any:
 
 def _placed(model: Model, carries: Iterator[Carry]) -> Carry:
     """The carry of a stack from those of its cells, in the order of `_cells`."""
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory == "serial":
         return tuple(_placed(layer, carries) for layer in options["layers"])
     if factory == "bidirectional":
@@ -116,7 +116,7 @@ def _module(model: Model) -> tuple[str, tuple[int, ...], int]:
 
 def _cells(model: Model) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Kind and widths of the cells, layer by layer, and in each forwards and backwards."""
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory == "serial":
         for layer in options["layers"]:
             yield from _cells(layer)

@@ -118,8 +118,8 @@ def from_xlstm(
         denominator_epsilon=float(config.get("eps", 1e-6)),
         gate_soft_cap=float(config.get("gate_soft_cap", 15.0)),
     )
-    blocks = [_read_block(source, "backbone.blocks.0.", width, options)]
-    while f"backbone.blocks.{len(blocks)}.norm_mlstm.weight" in source:
+    blocks = []
+    while not blocks or f"backbone.blocks.{len(blocks)}.norm_mlstm.weight" in source:
         blocks.append(_read_block(source, f"backbone.blocks.{len(blocks)}.", width, options))
     _check_shapes(config, blocks, num_tokens, width)
     layers, params = stack_of(blocks)

@@ -156,6 +156,8 @@ def test_files_without_the_readout_are_tied():
     config |= {"head_dim": 3, "layer_norm_epsilon": 0.1, "time_step_rank": 1, "chunk_size": 4}
     config |= {"time_step_limit": [0.0, {"__float__": "Infinity"}], "hidden_act": "silu"}
     want = from_mamba(arrays, config)
+    apart = from_mamba(arrays, config | {"tie_word_embeddings": False})
+    assert repr(apart.model).startswith("serial(embed(")
     del arrays["lm_head.weight"]
     model, params, _ = from_mamba(arrays, config)
     assert model == want.model and isinstance(params, jr.layers.TiedEmbedParams)
@@ -166,15 +168,16 @@ def test_files_without_the_readout_are_tied():
 
 WRONG_CONFIGS = {
     "d_state": ({"d_state": 5}, "config says 'd_state' is 5, but by the arrays it is 2"),
+    "two names": ({"state_size": 5, "d_state": 2}, "config says 'state_size' is 5"),
     "bias": ({"ssm_cfg": {"bias": True}}, "'bias' is True, but by the arrays it is False"),
-    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'mamba', .* it is 'mamba2'"),
+    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'Mamba1', .* it is 'Mamba2'"),
     "attention": ({"attn_layer_idx": [1]}, r"'attn_layer_idx': \[1\], which has no counterpart"),
     "perceptrons": ({"d_intermediate": 8}, "'d_intermediate': 8, .* must be 0"),
     "layer norm": ({"rms_norm": False}, "'rms_norm': False"),
     "part of the width": ({"d_ssm": 6}, "'d_ssm': 6"),
     "activation": ({"hidden_act": "gelu"}, "'hidden_act': 'gelu', .* must be 'silu'"),
     "mup": ({"mup": True}, "'mup': True"),
-    "unknown": ({"use_gate": True}, "has the key 'use_gate', which from_mamba does not know"),
+    "unknown": ({"use_gate": True}, "the unknown key 'use_gate'"),
     "groups": ({"ngroups": 3}, "do not fit 3 groups"),
     "ignored": (
         {"hidden_size": D, "n_groups": 1, "norm_before_gate": True},
@@ -253,7 +256,7 @@ def test_models_without_a_counterpart_say_so():
 
 def test_parameters_of_another_model_say_so():
     arrays = draw(MAMBA)
-    model, params, _ = from_mamba(arrays)
+    model, params, _ = from_mamba(arrays, {"dt_rank": "auto"})
     with pytest.raises(TypeError, match="params"):
         to_mamba(jr.mamba2(N, head_width=3), params)
     with pytest.raises(ValueError, match="params.ssm.skip"):
