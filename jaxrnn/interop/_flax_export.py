@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop import _flax_layouts as layouts
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.types import Model, Params
@@ -48,6 +49,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         `LinenModel(module, variables)`. A mask is given to the module as `seq_lengths`.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: The model, or an option of it, has no counterpart in linen, or no factory made
             it; the error names the option.
 
@@ -69,7 +71,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         return linen.Sequential(parts)
 
     writer = _Writer(layouts.LINEN, make, sequential, "Dense", "layers_{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     return LinenModel(
         written.module, {"params": traverse_util.unflatten_dict(written.arrays, sep="/")}
     )
@@ -91,6 +93,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         The module, which holds the parameters.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: As `to_flax` raises, or a `recurrent_bias` is not zero.
 
     Example:
@@ -114,7 +117,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         return nnx.Sequential(*parts)
 
     writer = _Writer(layouts.NNX, make, sequential, "Linear", "layers/{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     for path, array in written.arrays.items():
         part = written.module
         for name in path.split("/"):
@@ -151,6 +154,11 @@ class _Writer:
             "dropout": (self._dropout, {"rate"}),
             "lift": (self._lift, {"function", "num_outputs"}),
         }
+
+    def checked(self, model, params):
+        """The model as one module, if the parameters are its own."""
+        check_params(model, params, None)
+        return self.whole(model, params)
 
     def whole(self, model, params):
         """The model as one module."""

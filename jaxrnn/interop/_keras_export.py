@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS
 from jaxrnn.interop._keras_recurrent import MERGES
@@ -31,6 +32,7 @@ def to_keras(model: Model, params: Params) -> Any:
         parameters, but for the gates of a GRU, which have another order.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: A layer or an option has no counterpart in keras, or no factory made the model.
 
     Example:
@@ -42,6 +44,7 @@ def to_keras(model: Model, params: Params) -> Any:
     """
     import keras
 
+    check_params(model, params, None)
     parts = list(_parts(model, params))
     dtype = next((str(leaf.dtype) for leaf in jax.tree.leaves(params)), None)
     layers = [_layer(part, part_params, dtype) for part, part_params in parts]
