@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxrnn.engine import checks
 from jaxrnn.mixers import mamba, mamba2
 from jaxrnn.types import Layer
 
@@ -129,10 +130,19 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
     if not isinstance(config, Mapping | None):
         raise TypeError(f"config must be a mapping of options, got {type(config).__name__}.")
     flat = dict(config or {})
-    flat |= flat.pop("ssm_cfg", None) or {}
-    claims, options = {}, {}
-    for key, value in flat.items():
+    inner = flat.pop("ssm_cfg", None) or {}
+    if not isinstance(inner, Mapping):
+        raise TypeError(f"'ssm_cfg' of config must be a mapping, got {type(inner).__name__}.")
+    claims, options, said = {}, {}, {}
+    for key, value in (*flat.items(), *inner.items()):
         word = OPTIONS.get(key) or SHOWN.get(key)
+        if word is not None and word != "kind":
+            other, known = said.setdefault(word, (key, value))
+            if known != value:
+                raise ValueError(
+                    f"config says {other!r} is {known!r} and {key!r} is {value!r}, which mean the "
+                    "same."
+                )
         if kind == "mamba" and word in OF_MAMBA2:
             raise ValueError(f"config has {key!r}, but by its arrays this is a Mamba, not Mamba-2.")
         if key in OPTIONS:
@@ -150,6 +160,7 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
         # transformers writes a rank that nothing of a Mamba-2 has.
         claims.pop("dt_rank", None)
         _check_transformers(flat)
+    _check_options(options)
     lower, upper = options.get("dt_limit", (0.0, math.inf))
     epsilon = float(options.get("epsilon", 1e-5))
     return Config(
@@ -158,7 +169,7 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
         dt_limit=(_number(lower), _number(upper)),
         epsilon=epsilon,
         # Only transformers has one ε for all norms.
-        mixer_epsilon=epsilon if "layer_norm_epsilon" in flat else 1e-5,
+        mixer_epsilon=epsilon if "layer_norm_epsilon" in {*flat, *inner} else 1e-5,
         claims=claims,
     )
 
@@ -169,6 +180,21 @@ def _check_fixed(key: str, value: Any) -> None:
             f"config has {key!r}: {value!r}, which has no counterpart here; it must be "
             f"{FIXED[key][0]!r}."
         )
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises unless the values are of the kind that they must be."""
+    checks.positive(options.get("num_groups", 1), "the number of groups in config")
+    if not isinstance(options.get("norm_before_gate", False), bool):
+        raise TypeError(
+            "'norm_before_gate' of config must be True or False, got "
+            f"{options['norm_before_gate']!r}."
+        )
+    limits = options.get("dt_limit", (0.0, math.inf))
+    if not isinstance(limits, list | tuple) or len(limits) != 2:
+        raise ValueError(f"the limits of Δ in config must be two numbers, got {limits!r}.")
+    if not isinstance(options.get("epsilon", 1e-5), int | float):
+        raise TypeError(f"the ε of config must be a number, got {options['epsilon']!r}.")
 
 
 def _check_transformers(config: Mapping[str, Any]) -> None:
