@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax.nn as jnn
 import jax.numpy as jnp
 import numpy as np
 
@@ -189,6 +190,9 @@ class _Writer:
         num_inputs = params.kernel.shape[0]
         # None is the dtype of the parameters; nnx's SimpleCell would compute in float32.
         dtypes = {"param_dtype": params.kernel.dtype, "dtype": None}
+        if self._layouts is layouts.NNX:
+            # It makes arrays at once, and orthogonal ones cannot be made in half precision.
+            options["recurrent_kernel_init"] = jnn.initializers.zeros
         cell = self._make(name, num_inputs, num_units, **dtypes, **options)
         return _Written(cell, dict(layouts.write_cell(params, self._layouts[name])))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxrnn as jr
-from jaxrnn.interop import carry_to_torch, from_equinox, from_flax, from_haiku
+from jaxrnn.interop import carry_to_torch, from_equinox, from_flax, from_haiku, from_keras, to_keras
 
 KEY = jax.random.key(0)
 WRITERS = {
@@ -38,6 +38,29 @@ def test_writers(name, pair):
     params, paths = other.init(KEY, 3), ("net",) if name == "to_haiku" else ()
     with pytest.raises((TypeError, ValueError), match="params(.|\n)* init make"):
         getattr(jr.interop, name)(model, params, *paths)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["to_keras", "to_nnx"])
+def test_half_precision(name, dtype):
+    pytest.importorskip(WRITERS[name])
+    # The loop of nnx wants inputs of the dtype of the parameters.
+    xs = jax.random.normal(KEY, (2, 5, 3)).astype(dtype)
+    params = jax.tree.map(lambda leaf: leaf.astype(dtype), jr.lstm(4).init(KEY, 3))
+    outputs = getattr(jr.interop, name)(jr.lstm(4), params)(xs)
+    want = jr.unroll(jr.lstm(4), params, xs).outputs
+    outputs, want = (np.asarray(ys, np.float32) for ys in (outputs, want))
+    # Both compute in the dtype of the parameters, and our cell in float32.
+    np.testing.assert_allclose(outputs, want, atol=2e-2)
+
+
+def test_the_identity_of_keras_comes_back():
+    pytest.importorskip("keras", reason="needs keras")
+    from keras import Input, Sequential, layers
+
+    cell = layers.SimpleRNN(4, activation="linear", return_sequences=True)
+    model, params, _ = from_keras(Sequential([Input((5, 3)), cell, layers.Activation("linear")]))
+    assert from_keras(to_keras(model, params)).model == model
 
 
 def test_layers_that_do_not_fit_each_other():
