@@ -52,7 +52,9 @@ def from_equinox(module: Any) -> Imported:
 
     if not isinstance(module, eqx.Module):
         raise TypeError(f"module must be a module of equinox, got {module!r}")
-    return Imported(*_read(module))
+    model, params = _read(module)
+    check_params(model, params, None)
+    return Imported(model, params)
 
 
 def _read(module: Any) -> tuple[Model, Params]:
@@ -135,6 +137,11 @@ def to_equinox(model: Model, params: Params) -> Any:
         >>> module(jnp.ones(3), jnp.zeros(4)).shape
         (4,)
     """
+    check_params(model, params, None)
+    return _write(model, params)
+
+
+def _write(model: Model, params: Params) -> Any:
     from equinox import nn
 
     check_params(model, params, None)
@@ -143,7 +150,7 @@ def to_equinox(model: Model, params: Params) -> Any:
     key = jax.random.key(0)
     if factory == "serial":
         layers = zip(options["layers"], params, strict=True)
-        return nn.Sequential([to_equinox(*one) for one in layers])
+        return nn.Sequential([_write(*one) for one in layers])
     if factory in ("lstm", "gru"):
         check_options(model, {"num_units"}, "equinox")
         kind = nn.LSTMCell if factory == "lstm" else nn.GRUCell

@@ -134,7 +134,8 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
             f"params must have arrays of {', '.join(map(str, DTYPES.values()))} as leaves, got "
             f"{leaf!r} for {name!r}"
         )
-    return np.asarray(leaf)
+    # A transposed view lies in another order in memory, and safetensors writes memory as it lies.
+    return np.asarray(leaf, order="C")
 
 
 def _read(stored: dict[str, Any], name: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax.nn as jnn
 import jax.numpy as jnp
 import numpy as np
 
@@ -74,7 +75,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         return linen.Sequential(parts)
 
     writer = _Writer(layouts.LINEN, make, sequential, "Dense", "layers_{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     return LinenModel(
         written.module, {"params": traverse_util.unflatten_dict(written.arrays, sep="/")}
     )
@@ -121,7 +122,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         return nnx.Sequential(*parts)
 
     writer = _Writer(layouts.NNX, make, sequential, "Linear", "layers/{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     for path, array in written.arrays.items():
         part = written.module
         for name in path.split("/"):
@@ -159,6 +160,11 @@ class _Writer:
             "lift": (self._lift, {"function", "num_outputs"}),
         }
 
+    def checked(self, model, params):
+        """The model as one module, if the parameters are its own."""
+        check_params(model, params, None)
+        return self.whole(model, params)
+
     def whole(self, model, params):
         """The model as one module."""
         written = self.parts(model, params)
@@ -188,6 +194,9 @@ class _Writer:
         num_inputs = params.kernel.shape[0]
         # None is the dtype of the parameters; nnx's SimpleCell would compute in float32.
         dtypes = {"param_dtype": params.kernel.dtype, "dtype": None}
+        if self._layouts is layouts.NNX:
+            # It makes arrays at once, and orthogonal ones cannot be made in half precision.
+            options["recurrent_kernel_init"] = jnn.initializers.zeros
         cell = self._make(name, num_inputs, num_units, **dtypes, **options)
         return _Written(cell, dict(layouts.write_cell(params, self._layouts[name])))
 

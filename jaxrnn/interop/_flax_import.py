@@ -18,6 +18,7 @@ from jaxrnn.cells import (
     gru,
     lstm,
 )
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.interop import _flax_layouts as layouts
 from jaxrnn.interop._flax_options import check_read, place, unsupported
@@ -97,6 +98,7 @@ def from_flax(
         raise TypeError(f"module must be a module of flax.linen or flax.nnx, got {module!r}")
     model, params = reader.read(module, "")
     reader.finish()
+    check_params(model, params, None)
     return Imported(model, params)
 
 
@@ -266,7 +268,7 @@ class _Reader:
         models, params = [], []
         for index, part in enumerate(module.layers):
             is_function = not isinstance(part, self._module_class) and callable(part)
-            if is_function and models and _is_dense_without_activation(models[-1]):
+            if is_function and models and _takes_activation(models[-1], part):
                 options = {**made_by(models[-1]).options, "activation": part}
                 models[-1] = dense(**options)
                 continue
@@ -294,9 +296,16 @@ class _Reader:
         return f"{path}{getattr(part, 'name', None) or name}/"
 
 
-def _is_dense_without_activation(model):
-    made = made_by(model)
-    return made.factory == "dense" and made.options["activation"] is None
+def _takes_activation(model, function):
+    """Whether it is a dense layer without one, and the function keeps the number of outputs."""
+    factory, options = made_by(model)
+    if factory != "dense" or options["activation"] is not None:
+        return False
+    outputs = jax.ShapeDtypeStruct((options["num_outputs"],), options["param_dtype"])
+    try:
+        return jax.eval_shape(function, outputs).shape == outputs.shape
+    except Exception:  # Of one that reads more axes than a step has, which `lift` says.
+        return False
 
 
 def _num_units(module):

@@ -39,6 +39,7 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
         `Imported(model, params)`.
 
     Raises:
+        TypeError: `params` has something else than mappings of arrays.
         ValueError: An array is missing, left over or of another shape, or the model or an option of
             it has no counterpart in haiku.
 
@@ -54,6 +55,13 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
         >>> bool(jnp.allclose(ys, net.apply(theirs, None, jnp.ones((2, 5, 3))), atol=1e-6))
         True
     """
+    if not isinstance(params, Mapping) or not all(
+        isinstance(module, Mapping) for module in params.values()
+    ):
+        raise TypeError(
+            "params must be a mapping from paths of modules to mappings of arrays, as "
+            "hk.transform(...).init makes them"
+        )
     arrays = {
         f"{path}/{name}": kept_by_jax(np.asarray(array), f"{path}/{name}")
         for path, module in params.items()
@@ -62,6 +70,7 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
     checked = Arrays(arrays, "the parameters of haiku")
     read = _read(model, checked, paths)
     checked.finish()
+    check_params(model, read, None)
     return Imported(model, read)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
-from jaxrnn.interop._keras_layer import ACTIVATIONS
+from jaxrnn.interop._keras_layer import ACTIVATIONS, identity
 from jaxrnn.interop._keras_recurrent import MERGES
 from jaxrnn.interop._models import check_options, flat, made_by
 from jaxrnn.types import Model, Params
@@ -115,6 +115,9 @@ def _recurrent(cell: Model, dtype: str | None, **more: Any) -> Any:
         more["recurrent_activation"] = _name(options["gate_activation"], cell)
     if factory == "gru":
         more["reset_after"] = options["reset_after"]
+    if dtype in ("bfloat16", "float16"):
+        # An orthogonal matrix, which keras would begin with, cannot be made in these.
+        more["recurrent_initializer"] = "zeros"
     return getattr(layers, CELLS[factory])(
         options["num_units"],
         activation=_name(options["activation"], cell),
@@ -125,7 +128,7 @@ def _recurrent(cell: Model, dtype: str | None, **more: Any) -> Any:
 
 
 def _name(function: Any, model: Model) -> str:
-    if function is None:
+    if function is None or function is identity:
         return "linear"
     for name, known in ACTIVATIONS.items():
         if comparable(known) == comparable(function):

@@ -56,18 +56,22 @@ def read_bidirectional(layer: KerasLayer) -> Part:
             "return_sequences=True and read both directions of the carry"
         )
     half = len(layer.weights) // 2
+    states = layer.states and [*layer.states]
+    layer = layer._replace(states=states and states[: len(states) // 2])
     first = read_recurrent(layer.inner(forward, layer.weights[:half]))
+    layer = layer._replace(states=states and states[len(states) // 2 :])
     # The direction that reads backwards says so, if it was written down at all.
     backward = {**backward, "config": {**backward["config"], "go_backwards": False}}
     second = read_recurrent(layer.inner(backward, layer.weights[half:]))
     other = None if first.model == second.model else second.model
     model = bidirectional(first.model, other, merge)
-    return Part(model, Directions(first.params, second.params))
+    carry = Directions(first.carry, second.carry) if states else None
+    return Part(model, Directions(first.params, second.params), carry)
 
 
 def read_recurrent(layer: KerasLayer) -> Part:
     """A cell with its parameters, and with the state of a stateful layer."""
-    layer.refuse(go_backwards=False)
+    layer.refuse(go_backwards=False, time_major=False)
     if layer.class_name == "RNN":
         layer = layer.inner(layer.config["cell"], layer.weights)
     if layer.class_name not in CELLS:

@@ -313,7 +313,9 @@ def _read_states(mixer: Model, params: Params, pair: Sequence[Any], name: str) -
     steps = want.conv.steps
     # Packages keep the newest W or W - 1 steps, last in the last axis.
     kept = np.swapaxes(conv, -1, -2)[..., max(conv.shape[-1] - steps.shape[-2], 0) :, :]
-    if kept.shape != steps.shape or ssm.shape != want.ssm.h.shape:
+    # A cut of a longer state would be the steps of another convolution.
+    is_long = conv.shape[-1] > steps.shape[-2] + 1
+    if is_long or kept.shape != steps.shape or ssm.shape != want.ssm.h.shape:
         raise ValueError(
             f"{name} must hold a conv_state [B, {steps.shape[-1]}, {steps.shape[-2]} or one more] "
             f"and an ssm_state {['B', *want.ssm.h.shape[1:]]}, got {conv.shape} and {ssm.shape}."

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxrnn.engine import checks
 from jaxrnn.interop._language_models import check_claims, check_known
 from jaxrnn.mixers import mamba, mamba2
 from jaxrnn.types import Layer
@@ -134,6 +135,7 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
         # transformers writes a rank that nothing of a Mamba-2 has.
         claims.pop("time_step_rank", None)
     options = {word: given[key] for key, word in OPTIONS.items() if key in given}
+    _check_options(options)
     lower, upper = options.get("dt_limit", (0.0, math.inf))
     epsilon = float(options.get("epsilon", 1e-5))
     return Config(
@@ -150,15 +152,40 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
 def _flat(config: Any) -> dict[str, Any]:
     """The options with those of the mixer among them, where `mamba_ssm` has them apart."""
     check_known(config, KNOWN, FIXED)
-    flat = {**config, **(config.get("ssm_cfg") or {})}
-    check_known(flat, KNOWN, FIXED)
-    return flat
+    inner = config.get("ssm_cfg") or {}
+    if not isinstance(inner, Mapping):
+        raise TypeError(f"'ssm_cfg' of config must be a mapping, got {type(inner).__name__}.")
+    check_known(inner, KNOWN, FIXED)
+    said = {}
+    for key, value in (*config.items(), *inner.items()):
+        word = OPTIONS.get(key, SHOWN.get(key))
+        other, known = said.setdefault(word, (key, value))
+        if word is not None and known != value:
+            raise ValueError(
+                f"config says {other!r} is {known!r} and {key!r} is {value!r}, which mean the same."
+            )
+    return {**config, **inner}
 
 
 def _check_mamba(config: Mapping[str, Any]) -> None:
     for key in config:
         if OPTIONS.get(key, SHOWN.get(key)) in OF_MAMBA2:
             raise ValueError(f"config has {key!r}, but by its arrays this is a Mamba, not Mamba-2.")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises unless the values are of the kind that they must be."""
+    checks.positive(options.get("num_groups", 1), "the number of groups in config")
+    if not isinstance(options.get("norm_before_gate", False), bool):
+        raise TypeError(
+            "'norm_before_gate' of config must be True or False, got "
+            f"{options['norm_before_gate']!r}."
+        )
+    limits = options.get("dt_limit", (0.0, math.inf))
+    if not isinstance(limits, list | tuple) or len(limits) != 2:
+        raise ValueError(f"the limits of Δ in config must be two numbers, got {limits!r}.")
+    if not isinstance(options.get("epsilon", 1e-5), int | float):
+        raise TypeError(f"the ε of config must be a number, got {options['epsilon']!r}.")
 
 
 def _check_mamba2(config: Mapping[str, Any]) -> None:

@@ -52,7 +52,8 @@ def _add(node):
         node = node._replace(inputs=(second, first))
     stream, bias = node.stream(), node.constant(1, "the second input")
     last = stream.stages[-1] if stream.stages else None
-    if last is None or not _takes_a_bias(last, bias):
+    is_last_axis = real(stream.groups[-1]) == real(stream.features or ())
+    if last is None or not is_last_axis or not _takes_a_bias(last, bias):
         raise ValueError(
             f"{node.title} adds a constant of the shape {list(bias.shape)}, which can be read only "
             "as the bias of a MatMul before it, one number for each output"

@@ -71,7 +71,8 @@ def carry_to_torch(model: Model, carry: Carry) -> Any:
 
     Raises:
         TypeError: The carry is that of another model.
-        ValueError: The model has cells of several kinds or sizes, or others than these.
+        ValueError: The model has cells of several kinds or sizes, or others than these, or the
+            carry has other shapes.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -82,12 +83,20 @@ def carry_to_torch(model: Model, carry: Carry) -> Any:
     """
     import torch
 
-    kind, widths, _ = _module(model)
+    kind, widths, number = _module(model)
     wanted = jax.tree.structure(_placed(model, itertools.repeat(_CARRIES[kind](*widths))))
     structure = jax.tree.structure(carry)
     if structure != wanted:
         raise TypeError(f"carry must be that of {model}, {wanted}, got {structure}.")
-    leaves = [as_tensor(leaf) for leaf in jax.tree.leaves(carry)]
+    leaves = jax.tree.leaves(carry)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    batch = shapes[0][:-1]
+    wanted = [(*batch, width) for _ in range(number) for width in widths]
+    if shapes != wanted:
+        raise ValueError(
+            f"the leaves of carry must have the shapes {wanted} for {model}, got {shapes}."
+        )
+    leaves = [as_tensor(leaf) for leaf in leaves]
     parts = [torch.stack(leaves[part :: len(widths)]) for part in range(len(widths))]
     return parts[0] if len(parts) == 1 else tuple(parts)
 

@@ -195,6 +195,31 @@ def test_configs_that_do_not_fit_name_the_key(name):
         from_mamba(draw(mamba2_shapes()), config)
 
 
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        ({"ngroups": 1, "n_groups": 2}, ValueError, "'ngroups' is 1 and 'n_groups' is 2"),
+        ({"ngroups": 1, "ssm_cfg": {"ngroups": 2}}, ValueError, "which mean the same"),
+        ({"d_model": 99, "hidden_size": D, "n_groups": 1}, ValueError, "'d_model' is 99 and"),
+        ({"ngroups": 0}, ValueError, "groups in config must be at least 1, got 0"),
+        ({"ngroups": "2"}, TypeError, "groups in config must be an int, got '2'"),
+        ({"norm_before_gate": "false"}, TypeError, "'norm_before_gate' of config must be True or"),
+        ({"dt_limit": 0.1}, ValueError, "must be two numbers, got 0.1"),
+        ({"norm_epsilon": None}, TypeError, "ε of config must be a number, got None"),
+        ({"ssm_cfg": [1]}, TypeError, "'ssm_cfg' of config must be a mapping, got list"),
+    ],
+)
+def test_configs_that_contradict_themselves(config, error, message):
+    with pytest.raises(error, match=message):
+        from_mamba(draw(mamba2_shapes()), config)
+
+
+def test_a_state_of_too_many_steps_is_not_cut():
+    states = np.ones((2, H, W + 1), np.float32), np.ones((2, H, N), np.float32)
+    with pytest.raises(ValueError, match="a conv_state .* or one more"):
+        from_mamba(draw(MAMBA), cache=states)
+
+
 def test_arrays_that_do_not_fit_name_the_key():
     arrays = draw(MAMBA)
     with pytest.raises(ValueError, match="no place for: dt_layernorm.weight"):

@@ -266,6 +266,14 @@ def random_like(tree, dtype=np.float32):
     return jax.tree.map(lambda leaf: 0.5 * rng.standard_normal(leaf.shape).astype(dtype), tree)
 
 
+def test_options_that_are_arrays():
+    activation = functools.partial(jax.nn.elu, alpha=np.float32(0.5))
+    model = jr.serial(jr.elman(H, activation), jr.dense(2, activation))
+    imported = from_onnx(to_onnx(model, random_params(model, D)))
+    half = functools.partial(jax.nn.elu, alpha=0.5)
+    assert imported.model == jr.serial(jr.elman(H, half), jr.dense(2, half))
+
+
 def test_activations_after_dense_layers():
     functions = [
         jax.nn.elu, jr.cells.hard_sigmoid, jax.nn.leaky_relu, jax.nn.relu, jax.nn.sigmoid,
@@ -668,6 +676,20 @@ GRAPHS = {
          node("Reshape", "u rows", "ur"), node("Concat", "zr ur", "y", "both", axis=1)],
         "'both' .* can be read only where it joins",
     ),
+    "lengths of one layer of two with one name": (
+        [*SQUEEZED, helper.make_node("LSTM", ["z", "W4", "R", "B", "lengths"], ["y"], "cell",
+                                     hidden_size=H)],
+        "must share one sequence_lens",
+    ),
+    "a bias of the batch": (
+        [node("MatMul", "x wide", "u"), node("Transpose", "u", "v", perm=[0, 2, 1]),
+         node("Add", "v pair", "y", "shift")],
+        "'shift' .* as the bias of a Mat",
+    ),
+    "the mean of a norm": (
+        [node("LayerNormalization", "x scale", "u mean", "norm"), node("Relu", "mean", "y", "r")],
+        "'r' .* reads what is an output of the node 'norm' .* that is not its first one",
+    ),
     "cut features": (
         [*SQUEEZED, node("Slice", "z zero one two", "y", "cut")], "'cut' .* must take one of the",
     ),
@@ -695,6 +717,8 @@ def test_graphs_that_are_no_chain_of_layers(name):
         "W4": lstm_weights(1, H)["W"],
         "K": numbers(H, 2),
         "K3": numbers(1, D, 2),
+        "wide": numbers(D, B),
+        "pair": numbers(B),
         "one": ints(1),
         "two": ints(2),
     }
