@@ -122,8 +122,10 @@ from jaxrnn.mixers import (
     mamba,
     mamba2,
     mlstm,
+    mlstm_block,
     s4,
     self_attention,
+    slstm_block,
 )
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
@@ -203,6 +205,7 @@ __all__ = [
     "mgu",
     "simple_cell",
     "slstm",
+    "slstm_block",
     # Linear cells
     "Timed",
     "diagonal_rnn",
@@ -247,6 +250,7 @@ __all__ = [
     "mamba",
     "mamba2",
     "mlstm",
+    "mlstm_block",
     "s4",
     "self_attention",
     # From one sequence to another

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
+from jaxrnn.cells._products import affine
 from jaxrnn.cells._rg_lru import FirstOrNot, rg_lru, told_first_steps
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
