@@ -19,6 +19,7 @@ from jaxrnn.diagnostics._jacobians import advance_with_jacobian, flat_carry
 from jaxrnn.diagnostics._observe import Run, observe
 from jaxrnn.engine import checks
 from jaxrnn.engine.arguments import check_model
+from jaxrnn.engine.masking import select
 from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.types import Carry, Key, Model, Params
 
@@ -270,7 +271,8 @@ def _descended(residual, points, tolerance, learning_rate, num_steps):
         slopes, speeds = jax.grad(energy, has_aux=True)(points)
         updates, memory = optimizer.update(slopes, memory)
         # Adam would walk along a line of resting points, because it does not see how flat it is.
-        return points + jnp.where(speeds > tolerance, updates.T, 0).T, memory
+        resting = speeds <= tolerance
+        return select(resting, points, optax.apply_updates(points, updates)), memory
 
     return lax.fori_loop(0, num_steps, descend, (points, optimizer.init(points)))[0]
 
