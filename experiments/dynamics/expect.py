@@ -59,7 +59,7 @@ LEAK = Expectation(
 def judged(config: Config, results: Sequence[Trained]) -> list[Verdict]:
     """All of them, as far as the results go; a task counts when all its networks are there."""
     by_task: dict[str, list[Trained]] = {}
-    for one in results:
+    for one in (one for one in results if one.analysed):
         by_task.setdefault(one.task.name, []).append(one)
     whole = {name: ones for name, ones in by_task.items() if len(ones) == len(config.cells)}
     flip_flop, evidence = whole.pop(FLIP_FLOP, []), whole.pop(EVIDENCE, [])

@@ -14,23 +14,22 @@ KINDS = (
     ("stable point", "o", PALETTE[2]),
     ("1 unstable direction", "X", PALETTE[1]),
     ("2 unstable directions", "s", PALETTE[3]),
-    ("3 or more", "D", PALETTE[6]),
+    ("3 or more unstable directions", "D", PALETTE[6]),
 )
 
 
 def flow(config: Config, results: Sequence[Trained]) -> Figure:
-    shown = [one for one in results if one.task.name in (FLIP_FLOP, EVIDENCE)]
-    tasks = list(dict.fromkeys(one.task.name for one in shown))
+    tasks = (FLIP_FLOP, EVIDENCE)
     canvas = new_figure(5.2 * len(config.cells), 4.6 * len(tasks) + 0.6)
     axes = canvas.subplots(len(tasks), len(config.cells), squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
-    for one in shown:
+    for one in (one for one in results if one.task.name in tasks):
         axis = axes[tasks.index(one.task.name), config.cells.index(one.cell)]
         axis.set_axis_on()
         draw_flow(axis, one.analysed[0])
         axis.set(title=one.name, xlabel="first principal component", ylabel="second")
-    canvas.legend(*labels_once(axes.flat), loc="outside lower center", ncols=4)
+    canvas.legend(*labels_once(axes.flat), loc="outside lower center", ncols=2 * len(config.cells))
     return canvas
 
 
@@ -40,20 +39,21 @@ def draw_flow(axis, analysed: Analysed) -> None:
     middle = states.mean(axis=0)
     directions = np.linalg.svd(states - middle, full_matrices=False)[2][:2]
 
-    def projected(path):
-        return directions @ (path - middle).T
+    def projected(paths):
+        """`[..., H] -> [2, ...]`."""
+        return np.moveaxis((paths - middle) @ directions.T, -1, 0)
 
     def draw(paths, color, width, label, order):
-        for number, path in enumerate(paths):
-            axis.plot(*projected(path), color=color, linewidth=width, zorder=order,
-                      label=None if number else label)  # fmt: skip
+        xs, ys = projected(paths)
+        lines = axis.plot(xs.T, ys.T, color=color, linewidth=width, zorder=order)
+        for line in lines[:1]:
+            line.set_label(label)
 
     draw(analysed.states[:NUM_SHOWN], LIGHT, 0.5, "trajectories of the task", 1)
     draw(analysed.flow, GRAY, 0.6, "flow without input", 2)
-    for path in analysed.flow:
-        (x, next_x), (y, next_y) = projected(path[:2])
-        arrow = {"arrowstyle": "-|>", "color": GRAY, "linewidth": 0.6, "mutation_scale": 6}
-        axis.annotate("", (next_x, next_y), (x, y), arrowprops=arrow, zorder=2)
+    xs, ys = projected(analysed.flow[:, :2])
+    steps = {"angles": "xy", "scale_units": "xy", "scale": 1, "headwidth": 5}
+    axis.quiver(xs[:, 0], ys[:, 0], *np.diff([xs, ys])[..., 0], color=GRAY, width=0.002, **steps)
     departures = analysed.departures.states
     draw(departures.reshape(-1, *departures.shape[2:]), PALETTE[1], 1.2, "away from saddles", 3)
     unstable = np.minimum(analysed.points.num_unstable, len(KINDS) - 1)
@@ -74,26 +74,23 @@ def time_constants(config: Config, results: Sequence[Trained]) -> Figure:
     left, right = canvas.subplots(1, 2)
     for one in results:
         place = config.cells.index(one.cell)
-        color, marker = PALETTE[place], "os"[place]
-        style = {"color": color, "marker": marker, "linestyle": "none", "alpha": 0.75}
+        style = {"color": PALETTE[place], "marker": "os"[place], "linestyle": "none", "alpha": 0.75}
         for analysed in one.analysed:
-            slow, next_one = analysed.time_constants()[:, :2].T
-            if one.task.name == EVIDENCE:
-                left.plot(analysed.outputs, slow, **style, label=f"{one.cell}, longest")
-                open_style = style | {"fillstyle": "none"}
-                left.plot(analysed.outputs, next_one, **open_style, label=f"{one.cell}, next")
-            elif one.task.name != FLIP_FLOP:
-                taus = np.full(len(slow), one.task.time_constant * (1.04 if place else 0.96))
-                right.plot(taus, slow, **style, label=f"{one.cell}, longest")
-                right.plot(
-                    taus, next_one, **style | {"fillstyle": "none"}, label=f"{one.cell}, next"
-                )
+            if one.task.name == FLIP_FLOP:
+                continue
+            is_sum = one.task.name == EVIDENCE
+            axis = left if is_sum else right
+            beside = one.task.time_constant + 0.6 * (place - 0.5)
+            xs = analysed.outputs[:, 0] if is_sum else np.full(len(analysed.outputs), beside)
+            longest, following = analysed.time_constants()[:, :2].T
+            axis.plot(xs, longest, **style, label=f"{one.cell}, longest")
+            axis.plot(xs, following, **style, fillstyle="none", label=f"{one.cell}, next")
     left.axhline(config.num_steps, color="black", linewidth=0.8, label="steps of a sequence")
-    left.set(yscale="log", xlabel="output at the point", ylabel="time constant, its size (steps)")
+    left.set(yscale="log", xlabel="output at the point", ylabel="size of the time constant (steps)")
     left.set_title("evidence: fixed and slow points")
-    ends = np.array([min(config.time_constants) / 1.5, max(config.time_constants) * 1.5])
-    right.plot(ends, ends, color="black", linewidth=0.8, label="equal")
-    right.set(xscale="log", yscale="log", xlabel="time constant of the task (steps)")
+    top = 1.2 * max(config.time_constants)
+    right.plot([0, top], [0, top], color="black", linewidth=0.8, label="as the task asks for")
+    right.set(xlabel="time constant of the task (steps)", ylabel="time constant (steps)")
     right.set_title("leaky evidence: the fixed point")
     for axis in (left, right):
         axis.legend(*labels_once([axis]), fontsize=7)

@@ -1,5 +1,6 @@
 """Trains every network on every task, and looks for the points at which it rests."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ class Trained(NamedTuple):
     task: Task
     cell: Cell
     fitted: Fitted
-    analysed: Sequence[Analysed]  # one for each seed
+    analysed: Sequence[Analysed]  # one for each seed that did not fail
 
     @property
     def error(self) -> np.ndarray:
@@ -130,26 +131,28 @@ def train(
     optimizer = adam(config, config.updates, weight_decay=config.weight_decay)
     fitted = Fitter(loss_fn, optimizer).fit_seeds(
         f"{task.name} {cell}",
-        jax.vmap(lambda key: network.init(key, task.width))(keys[0]),
+        jax.jit(jax.vmap(lambda key: network.init(key, task.width)))(keys[0]),
         lambda epoch: batches(keys[1], epoch),
         config.updates // UPDATES_PER_EPOCH,
         checkpoints,
         advance=advance,
     )
-    analysed = [analyse(config, task, cell, fitted.params_of(seed)) for seed in range(config.seeds)]
+    good = np.flatnonzero(~fitted.failed)
+    analysed = [analyse(config, task, cell, fitted.params_of(index)) for index in good]
     return Trained(task, cell, fitted, analysed)
 
 
 def analyse(config: Config, task: Task, cell: Cell, params: Any) -> Analysed:
     """Fixed and slow points from mixtures of states of fresh sequences, the input held at zero."""
     recurrence = CELLS[cell](config.num_units)
-    keys = jax.random.split(jax.random.key(2), 4)
-    num_sequences = max(NUM_SHOWN, -(-config.num_starts // config.num_steps))
-    xs, _ = task.draw(keys[0], (num_sequences, config.num_steps))
-    carries = jr.carries(recurrence, params[0], xs)
-    starts = carries._replace(h=mixtures(keys[1], carries.h, config.num_starts))
+    carries, starts = sampled(config, task, cell, params[0])
     points = jr.fixed_points(
-        recurrence, params[0], jnp.zeros(task.width), starts, noise=config.noise, key=keys[2]
+        recurrence,
+        params[0],
+        jnp.zeros(task.width),
+        starts,
+        noise=config.noise,
+        key=jax.random.key(3),
     )
     _, outputs = jr.step(jr.dense(task.width), params[1], (), points.carry.h)
     flowing = starts._replace(h=starts.h[:NUM_FLOWING])
@@ -162,12 +165,21 @@ def analyse(config: Config, task: Task, cell: Cell, params: Any) -> Analysed:
     )
 
 
-def mixtures(key: Any, states: Any, count: int) -> Any:
-    """Points on lines between two random states `[B, T, H]`, where saddles are, `[count, H]`."""
-    states = states.reshape(-1, states.shape[-1])
-    pair_key, weight_key = jax.random.split(key)
-    first, second = states[jax.random.randint(pair_key, (2, count), 0, len(states))]
-    return second + jax.random.uniform(weight_key, (count, 1)) * (first - second)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def sampled(config: Config, task: Task, cell: Cell, params: Any) -> tuple[Any, Any]:
+    """Carries of fresh sequences `[B, T, H]`, and points on lines between two of them `[S, H]`.
+
+    Saddles are between the states that trajectories stay near.
+    """
+    draw_key, pair_key, weight_key = jax.random.split(jax.random.key(2), 3)
+    num_sequences = max(NUM_SHOWN, -(-config.num_starts // config.num_steps))
+    xs, _ = task.draw(draw_key, (num_sequences, config.num_steps))
+    carries = jr.carries(CELLS[cell](config.num_units), params, xs)
+    states = carries.h.reshape(-1, config.num_units)
+    pairs = jax.random.randint(pair_key, (2, config.num_starts), 0, len(states))
+    weights = jax.random.uniform(weight_key, (config.num_starts, 1))
+    first, second = states[pairs]
+    return carries, carries._replace(h=second + weights * (first - second))
 
 
 def left_alone(task: Task, cell: jr.Cell, params: Any, carry: Any, num_steps: int) -> np.ndarray:
@@ -181,7 +193,10 @@ def depart(task: Task, cell: jr.Cell, params: Any, points: FixedPoints) -> Depar
     """Runs from both sides of the saddles that have one unstable direction, along it."""
     saddles = np.flatnonzero(np.asarray(points.is_fixed & (points.num_unstable == 1)))
     num_saddles = min(len(saddles), MOST_SADDLES)
-    saddles = np.resize(saddles, MOST_SADDLES) if num_saddles else np.zeros(MOST_SADDLES, int)
+    if num_saddles == 0:
+        shape = (0, 2, SETTLING_STEPS + 1, points.carry.h.shape[-1])
+        return Departures(np.zeros(shape), np.zeros((0, 2, task.width)))
+    saddles = np.resize(saddles, MOST_SADDLES)
     values, vectors = np.linalg.eig(np.asarray(points.jacobian)[saddles])
     fastest = np.abs(values).argmax(axis=-1)
     # One unstable eigenvalue of a real matrix is real, and so is its eigenvector.

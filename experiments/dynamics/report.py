@@ -29,13 +29,14 @@ CAPTIONS = {
 
 def report(config: Config, results: Sequence[Trained]) -> Report:
     """Points of every network, what kind they are, and how slow the network is there."""
+    analysed = [one for one in results if one.analysed]
     return Report(
         CLAIM,
         verdicts=judged(config, results),
         trainings=[_training(config, one) for one in results],
-        pictures=Picture.drawn(figures, CAPTIONS if results else {}, config, results),
-        tables=[_table(results)] if results else [],
-        found=[_found(one) for one in results],
+        pictures=Picture.drawn(figures, CAPTIONS if analysed else {}, config, analysed),
+        tables=[_table(analysed)] if analysed else [],
+        found=[_found(one) for one in analysed],
         files={"points.csv": list(_point_rows(config, results))},
     )
 
@@ -43,14 +44,19 @@ def report(config: Config, results: Sequence[Trained]) -> Report:
 def _training(config: Config, one: Trained) -> Training:
     names = {"task": one.task.name, "cell": one.cell}
     counts = {
-        "unexplained": one.error,
-        "stable": np.array([analysed.is_memory.sum() for analysed in one.analysed]),
-        "fixed": np.array([analysed.points.is_fixed.sum() for analysed in one.analysed]),
-        "slow": np.array([(~analysed.points.is_fixed).sum() for analysed in one.analysed]),
-        "dropped": np.array([analysed.points.num_dropped for analysed in one.analysed]),
-        "index_sum": np.array([analysed.index_sum for analysed in one.analysed]),
+        "stable": lambda analysed: int(analysed.is_memory.sum()),
+        "fixed": lambda analysed: int(analysed.points.is_fixed.sum()),
+        "slow": lambda analysed: int((~analysed.points.is_fixed).sum()),
+        "dropped": lambda analysed: analysed.points.num_dropped,
+        "index_sum": lambda analysed: analysed.index_sum,
     }
-    return Training(names, config.all_seeds, one.fitted, counts)
+    columns = {"unexplained": one.error}
+    for name, count in counts.items():
+        good = iter(one.analysed)
+        columns[name] = np.array(
+            [np.nan if bad else count(next(good)) for bad in one.fitted.failed]
+        )
+    return Training(names, config.all_seeds, one.fitted, columns)
 
 
 def _table(results: Sequence[Trained]) -> Table:
@@ -66,7 +72,9 @@ def _table(results: Sequence[Trained]) -> Table:
     columns = {
         "task": lambda one: one.task.name,
         "cell": lambda one: one.cell,
-        "unexplained": lambda one: " ".join(f"{100 * error:.2f}" for error in one.error),
+        "unexplained": lambda one: " ".join(
+            f"{100 * error:.2f}" for error in one.fitted.of_good_seeds(one.error)
+        ),
         "fixed points": by_seed(unstable),
         "slow": by_seed(lambda analysed: int((~analysed.points.is_fixed).sum())),
         "dropped": by_seed(lambda analysed: f"{analysed.points.num_dropped}"),
@@ -74,10 +82,10 @@ def _table(results: Sequence[Trained]) -> Table:
         "longest": by_seed(_longest),
     }
     title = (
-        "Points of every network, a number for each seed. Unexplained: variance of the targets in "
-        "%. Fixed points with 0, 1, 2, ... unstable directions. Dropped: starts without a point. "
-        "Index: the sum of the signs of det(I - J). Longest: largest time constant at a stable "
-        "point"
+        "Points of every network, a number for each seed that did not fail. Unexplained: variance "
+        "of the targets in %. Fixed points with 0, 1, 2, ... unstable directions. Dropped: starts "
+        "without a point. Index: the sum of the signs of det(I - J). Longest: largest time "
+        "constant at a stable point"
     )
     return Table.by_columns(title, results, columns, num_names=2)
 
@@ -98,7 +106,8 @@ def _found(one: Trained) -> str:
 
 def _point_rows(config: Config, results: Sequence[Trained]) -> Iterator[dict[str, Any]]:
     for one in results:
-        for seed, analysed in zip(config.all_seeds, one.analysed, strict=True):
+        good = np.array(config.all_seeds)[~one.fitted.failed]
+        for seed, analysed in zip(good, one.analysed, strict=True):
             points, constants = analysed.points, analysed.time_constants()
             for index in range(len(points.speed)):
                 yield {

@@ -17,7 +17,7 @@ def pair(kernel, bias=(0.0, 0.0)):
 
 def points_of_pair(params, **options):
     carries = jr.cells.ElmanCarry(GRID.astype(params.bias.dtype))
-    return jr.fixed_points(PAIR, params, X, carries, **options)
+    return jr.fixed_points(PAIR, params, X, carries, noise=0.05, key=KEY, **options)
 
 
 def solution(weight):
@@ -61,7 +61,7 @@ def test_two_bistable_units_have_nine_points(x64):
 
 
 def test_coupled_units_have_symmetric_points(x64):
-    points = points_of_pair(pair([[1.2, 0.8], [0.8, 1.2]]), noise=0.1, key=KEY)
+    points = points_of_pair(pair([[1.2, 0.8], [0.8, 1.2]]))
     together = solution(2)
     assert len(points.speed) == 3
     assert points.is_stable[found_near(points, [together, together])]
@@ -117,7 +117,7 @@ def test_an_lstm_in_a_stack(x64):
     assert_rests(model, params, jnp.zeros(2), points.only(points.is_fixed))
 
 
-def test_errors():
+def test_errors(x64):
     params, key = pair([[2, 0], [0, 1]]), KEY
     carries = jr.cells.ElmanCarry(jnp.ones((4, 2)))
 
@@ -144,7 +144,7 @@ def test_errors():
     zeros = jr.cells.ElmanCarry(jnp.zeros((49, 2)))
     for bad in (zeros, zeros._replace(h=zeros.h.at[0].set(jnp.nan))):
         with pytest.raises(ValueError, match="carries must be finite and not all zero"):
-            found(carries=bad)
+            found(carries=bad, noise=0.05, key=KEY)
     counter = jr.self_attention(1, window=2)
     of_counter = counter.init(key, 2)
     with pytest.raises(TypeError, match="carry of floating arrays only"):
