@@ -35,9 +35,10 @@ BETWEEN = Expectation(
     "flip-flop: in every network each of the 12 pairs of memories that differ in one bit has a "
     "saddle with one unstable direction, from which a push to either side leads to the two",
 )
-COMPLETE = Expectation(
-    "no point of the flip-flop is missed",
-    "the signs of det(I - J) at the fixed points sum to 1 in every network",
+ADD_UP = Expectation(
+    "the indices of the points add up",
+    "flip-flop: the signs of det(I - J) at the fixed points sum to 1 in every network, which they "
+    "do when none is missed",
 )
 SETTLED = Expectation(
     "a memory settles before the next pulse",
@@ -70,7 +71,7 @@ def judged(config: Config, results: Sequence[Trained]) -> list[Verdict]:
         LEARNT.judge(learnt, results if complete else ()),
         EIGHT.judge(eight, networks),
         BETWEEN.judge(between, networks),
-        COMPLETE.judge(none_missed, networks),
+        ADD_UP.judge(indices, networks),
         SETTLED.judge(settled, flip_flop),
         LINE.judge(lambda ones: line(ones, config.num_steps), evidence),
         LEAK.judge(leak, leaky if complete else ()),
@@ -100,7 +101,7 @@ def between(networks: Sequence[Analysed]) -> tuple[str, Any]:
     return measured, min(joined) == len(NEIGHBOURS)
 
 
-def none_missed(networks: Sequence[Analysed]) -> tuple[str, Any]:
+def indices(networks: Sequence[Analysed]) -> tuple[str, Any]:
     sums = [one.index_sum for one in networks]
     return f"sums {' '.join(map(str, sums))}", all(one == 1 for one in sums)
 

@@ -10,7 +10,7 @@ import pytest
 
 import jaxrnn as jr
 from experiments.dynamics.config import Config
-from experiments.dynamics.expect import NEIGHBOURS, between, eight, none_missed
+from experiments.dynamics.expect import NEIGHBOURS, between, eight, indices
 from experiments.dynamics.measure import analyse
 from experiments.dynamics.task import FLIP_FLOP, NUM_BITS, tasks
 from experiments.frame import cli
@@ -47,11 +47,11 @@ def test_three_bistable_units_are_a_flip_flop():
     analysed = analyse(SMALL, task, "elman", (recurrent, readout))
     assert np.bincount(np.asarray(analysed.points.num_unstable)).tolist() == [8, 12, 6, 1]
     assert analysed.index_sum == 1 and analysed.joined == NEIGHBOURS
-    for judge in (eight, between, none_missed):
+    for judge in (eight, between, indices):
         measured, passed = judge([analysed])
         assert passed, measured
     missing = analysed._replace(points=analysed.points.only(np.arange(27) > 0))
-    assert not none_missed([missing._replace(outputs=analysed.outputs[1:])])[1]
+    assert not indices([missing._replace(outputs=analysed.outputs[1:])])[1]
 
 
 def test_a_small_run_writes_everything(tmp_path, rows):
