@@ -24,8 +24,8 @@ from jaxrnn.engine.parameters import check_params, width_of
 from jaxrnn.types import Carry, Key, Model, Params
 
 _LEAST_NEWTON_STEPS, _MOST_NEWTON_STEPS = 3, 50
-_LONGEST_STEP = 0.1  # of these steps, in units of the scale
-_FLAT = 0.01  # largest relative change of the speed at a slow point, per distance
+_LONGEST_STEP = 0.1  # the length of such a step, in units of the scale
+_FLAT = 0.01  # the largest slope of the speed, per unit of distance, at a slow point
 
 
 class FixedPoints(NamedTuple):
@@ -34,7 +34,7 @@ class FixedPoints(NamedTuple):
     Attributes:
         carry: the points, a tree like the carry with leaves `[P, ...]`.
         speed: `[P]`, |F(h, x) - h|, the distance that one step moves.
-        is_fixed: bool `[P]`, whether the speed is rounding; False is a slow point.
+        is_fixed: bool `[P]`, whether the speed is within the tolerance; False is a slow point.
         jacobian: `[P, N, N]`, ∂F / ∂h, over coordinates as in `carry_jacobians`.
         eigenvalues: complex `[P, N]`, those of the Jacobian, the largest modulus first.
         num_merged: int `[P]`, how many starts ended at the point.
@@ -132,7 +132,7 @@ def fixed_points(
 
     Raises:
         ValueError: The layer is not causal, shapes disagree, a number is out of range, noise has
-            no key, or the carries are all zero or not finite.
+            no key, or there are no carries, or they are all zero or not finite.
         TypeError: The carry holds no floating numbers, or others too, such as a counter; an
             argument is traced, or has the wrong type, tree structure or dtype.
 
@@ -205,6 +205,8 @@ def _side_by_side(model, params, x, carries):
     like = jax.eval_shape(model.initial_carry, params)
     leading = _leading_of(carries, like)
     size = math.prod(leading)
+    if size == 0:
+        raise ValueError(f"carries must hold at least one carry, got the leading axes {leading}.")
     carries = jax.tree.map(lambda leaf, one: jnp.reshape(leaf, (size, *one.shape)), carries, like)
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (1, size, *leaf.shape)), x), carries
 
@@ -312,6 +314,7 @@ def _with_last_digits(residual, with_slopes, points, tolerance):
     return lax.while_loop(lambda state: is_wanted(state).any(), improve, start)[0]
 
 
+@np.errstate(invalid="ignore", over="ignore")  # Of starts that diverged, which are dropped.
 def _points(ends: _Ends, limits: _Limits) -> FixedPoints:
     scale = np.sqrt((ends.starts**2).sum(axis=-1).mean())
     if not 0 < scale < np.inf:

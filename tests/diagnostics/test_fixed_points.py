@@ -135,6 +135,7 @@ def test_errors(x64):
         (ValueError, "params", {"x": jnp.zeros(3)}),
         (TypeError, "carries must have the structure", {"carries": jnp.ones((4, 2))}),
         (ValueError, "carries.h must have the shape", {"carries": carries._replace(h=jnp.ones(3))}),
+        (ValueError, "at least one carry", {"carries": carries._replace(h=jnp.ones((0, 2)))}),
         (TypeError, "model must be a Cell or a Layer", {"model": None}),
     ):
         with pytest.raises(error, match=message):
