@@ -45,10 +45,12 @@ from jaxrnn.cells import (
 from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
+    FixedPoints,
     LayerOutputs,
     carry_jacobians,
     carry_norms,
     count_cost,
+    fixed_points,
     input_sensitivity,
     jacobian_spectrum,
     last_output_sensitivity,
@@ -318,10 +320,12 @@ __all__ = [
     "make_train_step",
     # Diagnostics
     "Cost",
+    "FixedPoints",
     "LayerOutputs",
     "carry_jacobians",
     "carry_norms",
     "count_cost",
+    "fixed_points",
     "input_sensitivity",
     "jacobian_spectrum",
     "last_output_sensitivity",
