@@ -47,10 +47,12 @@ from jaxrnn.cells import (
 from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
+    FixedPoints,
     LayerOutputs,
     carry_jacobians,
     carry_norms,
     count_cost,
+    fixed_points,
     input_sensitivity,
     jacobian_spectrum,
     last_output_sensitivity,
@@ -124,8 +126,10 @@ from jaxrnn.mixers import (
     mamba,
     mamba2,
     mlstm,
+    mlstm_block,
     s4,
     self_attention,
+    slstm_block,
 )
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
@@ -207,6 +211,7 @@ __all__ = [
     "para_lstm",
     "simple_cell",
     "slstm",
+    "slstm_block",
     # Linear cells
     "Timed",
     "diagonal_rnn",
@@ -251,6 +256,7 @@ __all__ = [
     "mamba",
     "mamba2",
     "mlstm",
+    "mlstm_block",
     "s4",
     "self_attention",
     # From one sequence to another
@@ -318,10 +324,12 @@ __all__ = [
     "make_train_step",
     # Diagnostics
     "Cost",
+    "FixedPoints",
     "LayerOutputs",
     "carry_jacobians",
     "carry_norms",
     "count_cost",
+    "fixed_points",
     "input_sensitivity",
     "jacobian_spectrum",
     "last_output_sensitivity",

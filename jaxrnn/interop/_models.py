@@ -1,9 +1,11 @@
 """Reads the call that made a model, to write the model in another framework."""
 
 import inspect
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxrnn.types import Model
+from jaxrnn.engine.parameters import check_params
+from jaxrnn.types import Cell, Layer, Model, Params
 
 
 class Made(NamedTuple):
@@ -22,13 +24,25 @@ _AROUND = {
 }
 
 
-def bare(model: Model) -> Made:
-    """The call of the innermost model with the same parameters and carry.
+def bare(model: Model) -> Model:
+    """The innermost model with the same parameters and carry.
 
-    `bare(jr.recurrent(jr.gru(4), jr.newton()))` is `made_by(jr.gru(4))`.
+    `bare(jr.recurrent(jr.gru(4), jr.newton()))` is `jr.gru(4)`.
     """
-    made = made_by(model)
-    return bare(made.options[_AROUND[made.factory]]) if made.factory in _AROUND else made
+    factory, options = made_by(model)
+    return bare(options[_AROUND[factory]]) if factory in _AROUND else model
+
+
+def flat(
+    model: Model, params: Params, path: tuple[int, ...] = ()
+) -> Iterator[tuple[Model, Params, tuple[int, ...]]]:
+    """The layers of a stack of stacks one after another, with their parameters and their paths."""
+    factory, options = made_by(model)
+    if factory != "serial":
+        yield model, params, path
+        return
+    for index, (layer, layer_params) in enumerate(zip(options["layers"], params, strict=True)):
+        yield from flat(layer, layer_params, (*path, index))
 
 
 def made_by(model: Model) -> Made:
@@ -37,8 +51,10 @@ def made_by(model: Model) -> Made:
     `made_by(jr.lstm(4))` is `Made("lstm", {"num_units": 4, "activation": ..., ...})`.
 
     Raises:
+        TypeError: if it is not a model.
         ValueError: if no factory made it, or if one of its fields was replaced.
     """
+    _check_model(model)
     call = model.made_by
     if call is None:
         raise ValueError(
@@ -47,6 +63,22 @@ def made_by(model: Model) -> Made:
     bound = inspect.signature(call.factory).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
     return Made(call.factory.__name__, dict(bound.arguments))
+
+
+def check_written(model: Model, params: Params) -> None:
+    """Raises unless these are a model and parameters of its own.
+
+    Raises:
+        TypeError: `model` is not a model, or `params` are those of another one.
+        ValueError: `params` have other shapes.
+    """
+    _check_model(model)
+    check_params(model, params, None)
+
+
+def _check_model(model):
+    if not isinstance(model, Cell | Layer):
+        raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
 
 
 # Options of a cell that say how its parameters are made, which they are already.
