@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._gru import GRUCarry, GRUMix, emit, update
+from jaxrnn.cells._gru import GRUCarry, GRUMix, emit, project, update
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
@@ -22,12 +22,6 @@ class ParaGRUParams(NamedTuple):
     recurrent_kernel: Any
     bias: Any
     roles = {"kernel": "input", "recurrent_kernel": "recurrent", "bias": "input"}
-
-
-def project(params: ParaGRUParams, x: Any) -> Any:
-    """x W + b, `[..., D] -> [..., 3*H]`."""
-    checks.width(x, params.kernel)
-    return x @ params.kernel + params.bias
 
 
 def mix(params: ParaGRUParams, carry: GRUCarry, z: Any) -> GRUMix:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._gru import project
 from jaxrnn.cells._lstm import LSTMCarry, LSTMMix, emit, update
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
@@ -28,12 +29,6 @@ class ParaLSTMParams(NamedTuple):
         "bias": "input",
         "peephole": "recurrent",
     }
-
-
-def project(params: ParaLSTMParams, x: Any) -> Any:
-    """x W + b, `[..., D] -> [..., 3*H]`."""
-    checks.width(x, params.kernel)
-    return x @ params.kernel + params.bias
 
 
 def mix(params: ParaLSTMParams, carry: LSTMCarry, z: Any) -> LSTMMix:

@@ -48,7 +48,6 @@ CELLS = {
     "gru": lambda: jr.gru(H, param_dtype=jnp.float64),
     "gru before": lambda: jr.gru(H, reset_after=False, param_dtype=jnp.float64),
     "mgu": lambda: jr.mgu(H, param_dtype=jnp.float64),
-    "slstm": lambda: jr.slstm(H, 2, param_dtype=jnp.float64),
     "para_gru": lambda: jr.para_gru(H, param_dtype=jnp.float64),
     "para_lstm": lambda: jr.para_lstm(H, param_dtype=jnp.float64),
     "uneven": uneven,
@@ -57,7 +56,7 @@ CELLS = {
 
 RUNS = [
     *((name, jacobian) for name in list(CELLS)[:5] for jacobian in ("auto", "diagonal")),
-    *((name, "auto") for name in ("slstm", "para_gru", "para_lstm", "uneven")),
+    *((name, "auto") for name in ("para_gru", "para_lstm", "uneven")),
     ("para_lstm", "full"),
 ]
 
