@@ -11,6 +11,7 @@ from jaxrnn import (
     layers,
     losses,
     mixers,
+    online,
     seq2seq,
     sequences,
     testing,
@@ -22,6 +23,7 @@ from jaxrnn.cells import (
     Timed,
     conv_gru,
     conv_lstm,
+    detached_recurrence,
     diagonal_rnn,
     elman,
     ema,
@@ -125,6 +127,7 @@ from jaxrnn.mixers import (
     s4,
     self_attention,
 )
+from jaxrnn.online import OnlineGradient, OnlineStep, online_gradient
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
     Bridge,
@@ -215,6 +218,7 @@ __all__ = [
     "s5",
     "s6",
     # From cell to cell
+    "detached_recurrence",
     "learned_initial_carry",
     "recurrent_dropout",
     "zoneout",
@@ -312,6 +316,10 @@ __all__ = [
     "make_epoch_step",
     "make_tbptt_step",
     "make_train_step",
+    # Gradients of streams
+    "OnlineGradient",
+    "OnlineStep",
+    "online_gradient",
     # Diagnostics
     "Cost",
     "LayerOutputs",
@@ -336,6 +344,7 @@ __all__ = [
     "layers",
     "losses",
     "mixers",
+    "online",
     "seq2seq",
     "sequences",
     "testing",
@@ -352,7 +361,16 @@ serialization.register_records(
         "jaxrnn": sys.modules[__name__],
         **{
             f"jaxrnn.{package.__name__.rpartition('.')[2]}": package
-            for package in (cells, diagnostics, generation, layers, mixers, seq2seq, sequences)
+            for package in (
+                cells,
+                diagnostics,
+                generation,
+                layers,
+                mixers,
+                online,
+                seq2seq,
+                sequences,
+            )
         },
     },
     (MissingKey, *EvaluatorValue.__subclasses__()),
