@@ -13,8 +13,8 @@ def detached_recurrence(cell: Cell) -> Cell:
         hₜ = update(hₜ₋₁, mix(params, detach(hₜ₋₁), zₜ))
 
     What is left of ∂hₜ / ∂hₜ₋₁ is elementwise: the forget gate of an LSTM, the update gate of a
-    GRU, the leak of a leaky unit, and nothing for an Elman network. The recurrent kernels still have
-    a gradient of their own. With `online_gradient`, whose traces are then of the size of the
+    GRU, the leak of a leaky unit, and nothing for an Elman network. The recurrent kernels still
+    have a gradient of their own. With `online_gradient`, whose traces are then of the size of the
     parameters, this is RFLO (Murray 2019, eLife 8:e43299) and e-prop (Bellec et al. 2020, Nature
     Communications 11:3625), with the true derivative of the loss in place of a random feedback. The
     gradient is biased: how one unit acts on a later loss through another is lost.

@@ -1,9 +1,9 @@
 """Labels carried through a traced program: what each number that comes out has met on its way.
 
-Every element of an input has a label. An element of an output then has the label of all the labelled
-elements that it is computed from, `MANY` where these differ, or `NONE`. Nothing is evaluated, so what
-is found holds for all numbers. Operations without a rule mix all that they read: a program may be
-found to mix more than it does, and never less.
+Every element of an input has a label. An element of an output then has the label of all labelled
+elements that it is computed from, `MANY` where these differ, or `NONE`. Nothing is evaluated, so
+what is found holds for all numbers. An operation without a rule mixes all that it reads: a program
+may be found to mix more than it does, and never less.
 """
 
 import functools
@@ -100,9 +100,8 @@ def _product(equation, inputs):
         first = len(batched) + len(free)
         sides.append(_met_along(moved, tuple(range(first, labels.ndim))))
     left, right = sides
-    left = left.reshape(*left.shape, *[1] * (len(shape) - left.ndim))
-    gap = [1] * (len(shape) - right.ndim)
-    right = right.reshape(*right.shape[:num_batch], *gap, *right.shape[num_batch:])
+    left = np.expand_dims(left, tuple(range(left.ndim, len(shape))))
+    right = np.expand_dims(right, tuple(range(num_batch, num_batch + len(shape) - right.ndim)))
     return [np.broadcast_to(_met(left, right), shape)]
 
 
@@ -227,6 +226,7 @@ _RULES = {
     "scan": _scanned,
     "slice": _sliced,
     "split": _split,
+    "stack": lambda equation, inputs: [np.stack(inputs, equation.params["axis"])],
     "transpose": lambda equation, inputs: [inputs[0].transpose(equation.params["permutation"])],
     "while": _looped,
 }

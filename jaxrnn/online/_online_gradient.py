@@ -57,41 +57,41 @@ class OnlineStep(NamedTuple):
 def online_gradient(model: Model, method: str = "exact") -> OnlineGradient:
     """Gradients of a stream without its past: real-time recurrent learning.
 
-        cₜ = F(θ, cₜ₋₁, xₜ),  yₜ = G(θ, cₜ₋₁, xₜ),  ȳₜ = ∂lossₜ / ∂yₜ
-        gradientₜ = ȳₜ (∂G / ∂θ + ∂G / ∂c Pₜ₋₁)
-        Pₜ = ∂F / ∂c Pₜ₋₁ + ∂F / ∂θ,   Pₜ = ∂cₜ / ∂θ
+        cₜ, yₜ = F(θ, cₜ₋₁, xₜ),  Pₜ = ∂cₜ / ∂θ
+        Pₜ = ∂cₜ/∂cₜ₋₁ Pₜ₋₁ + ∂F/∂θ,   gradientₜ = ∂lossₜ/∂cₜ₋₁ Pₜ₋₁ + ∂lossₜ/∂θ with cₜ₋₁ held
 
     Williams and Zipser 1989. The traces P go forwards with the carry, so memory does not grow with
     the length of the stream, no input is kept, and every step has its gradient at once, for optax.
     While the parameters stay as they are, the gradients of all steps add up to that of the summed
-    loss by `jax.grad` through `unroll`, with masks and resets. If they move between steps, what P
-    has summed up belongs to older ones, as the carry itself does.
+    loss by `jax.grad` through `unroll`, with masks and resets. Where they move between steps, P
+    belongs in part to older ones, as the carry itself does.
 
     Which coordinates of the carry read each other, and which of them a parameter reaches, is found
     from the program of one step, and holds for all numbers. The carry is cut into G groups of k
     coordinates that do not read each other. A recurrence that is elementwise in the carry (`ema`,
-    `diagonal_rnn`, `lru`, `s4d`, `s5`, `min_gru`, `min_lstm`, `rg_lru`) has one group for each unit
-    and traces of k numbers for each number of the parameters: 1, or 2 for a complex carry. The heads
-    of `slstm` and `mlstm` are groups. In `gru`, `lstm` and `elman` every unit reads every other: one
-    group of all k coordinates, so traces are k times the parameters and a step costs k² times as
-    many operations. A parameter that reaches m groups, such as that of a dense layer before the
-    recurrence or the kernel of `s6`, has m traces for each number; those that do not reach the
-    carry, such as a readout, have none. `jax.eval_shape(online.init, params, x)` shows the traces.
+    `diagonal_rnn`, `lru`, `s4d`, `s5`, `min_gru`, `min_lstm`, `rg_lru`) has a group for each unit,
+    and k numbers of traces for each number of the parameters: 1, or 2 for a complex carry. The
+    heads of `slstm` and `mlstm` are groups. In `gru`, `lstm` and `elman` every unit reads every
+    other: they are one group of all k coordinates, so the traces are k times the parameters, and a
+    step costs k² operations for each of them. A parameter that reaches m groups, such as that of a
+    dense layer before the recurrence or the kernel of `s6`, has m times the traces; one that never
+    reaches the carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)`
+    shows what there is.
 
     Where that is too much, something has to be left out:
 
-    - `"layerwise"`: in a stack a parameter is traced in the first recurrence that it reaches. What
-      is lost is what the memory of later layers knows of it; how a later layer reads the newest step
-      is still there (Zucchini et al. 2023, arXiv:2305.15947). With one recurrent layer it is exact.
-      With `"exact"` recurrences that read each other are one.
-    - `"snap1"`: the same, and what the units of a recurrence do to each other is lost too (Menick et
-      al. 2021, arXiv:2006.07232), so traces are as small as those of an elementwise recurrence. It is
-      exact for these. In other cells credit passes through a unit's own memory alone, such as the
-      gate of an LSTM, and the gradient is biased, more so for longer delays.
+    - `"layerwise"`: a parameter is traced only in the first recurrence of a stack that it reaches.
+      What the memory of later layers knows of it is lost; how these read the newest step of the
+      first one is not (Zucchini et al. 2023, arXiv:2305.15947). With one recurrent layer nothing is
+      lost. In `"exact"` recurrences of which one reads the other are one group or more.
+    - `"snap1"`: what the units of a recurrence do to each other is lost too (SnAp-1 of Menick et
+      al. 2021, arXiv:2006.07232), so the traces of a dense cell are as small as those of an
+      elementwise one, for which nothing more is lost. Credit then passes through a unit's own
+      memory alone, such as the forget gate of an LSTM, and the gradient is biased, the more so the
+      longer the delay.
 
-    `detached_recurrence` changes the cell instead, for RFLO and e-prop. `repeat` is one recurrence,
-    and a model that draws noise runs as the deterministic one. A loss that is a mean over the rows
-    belongs into `loss`.
+    `detached_recurrence` changes the cell instead, for RFLO and e-prop. Layers in `repeat` are one
+    recurrence. A model that draws noise runs as the deterministic one.
 
     Args:
         model: the cell or layer to run; a layer must be causal, and rows may not depend on each

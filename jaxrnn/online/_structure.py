@@ -1,4 +1,4 @@
-"""What the traces of a model have to hold: which parts of its carry meet which, and which parameters.
+"""What the traces of a model have to hold: what in its carry meets what, and which parameters.
 
 The carry of one row is a vector of real coordinates, as in `engine/flat_carry.py`. All that is said
 here is read off the traced program of one step's derivative, and holds for all numbers.
@@ -17,7 +17,7 @@ from jaxrnn.engine import precision
 from jaxrnn.engine.flat_carry import FlatCarry
 from jaxrnn.engine.unroll import step
 from jaxrnn.online._labels import MANY, NONE, carry_labels
-from jaxrnn.types import Model
+from jaxrnn.types import Array, Model
 
 
 class Recurrence(NamedTuple):
@@ -47,13 +47,21 @@ class Owners(NamedTuple):
 
 
 def flat_carry(model: Model, params: Any) -> FlatCarry:
-    """How the carry of one row becomes a vector."""
+    """How the carry of one row becomes a vector; raises where there is nothing to trace."""
     like = jax.eval_shape(model.initial_carry, params)
-    return FlatCarry(like, precision.compute_dtype((params, like)))
+    flat = FlatCarry(like, precision.compute_dtype((params, like)))
+    if flat.size == 0:
+        raise TypeError(
+            "model must have a carry of floating or complex numbers, "
+            f"got {jax.tree.structure(like)} of {model!r}."
+        )
+    return flat
 
 
-def advance_row(model: Model, params: Any, vector: Any, carry: Any, x: Any, mask: Any, reset: Any):
-    """The carry of one row after a step as a vector; int leaves are those of `carry`."""
+def advance_row(
+    model: Model, params: Any, vector: Array, carry: Any, x: Any, mask: Any, reset: Any
+) -> Array:
+    """The carry of one row after a step as a vector; its ints before the step are in `carry`."""
     flat = flat_carry(model, params)
     before = flat.unpack(vector, carry)
     return flat.pack(step(model, params, before, x, mask=mask, reset=reset)[0])
@@ -71,11 +79,9 @@ def _find_recurrences(model, method, tree, leaves):
     params, x = tree.unflatten(leaves)
     flat = flat_carry(model, params)
     parts = list(_parts(flat.like))
-    if not parts:
-        return ()
     follow = _label_walk(model, flat, params, x)
     followed = [follow(_labelled(flat.size, part, 0)) for part in parts]
-    meets = np.array([[_any(leaf) for leaf in leaves] for leaves, _ in followed])
+    meets = np.array([[_any(leaf) for leaf in of_params] for of_params, _ in followed])
     reads = np.array([[_any(entries[part]) for part in parts] for _, entries in followed])
     paths = _closure(reads)
     together = _closure(reads | reads.T) if method == "exact" else paths & paths.T
@@ -90,7 +96,7 @@ def _find_recurrences(model, method, tree, leaves):
 
 
 def _parts(like: Any) -> Iterator[np.ndarray]:
-    """The coordinates of each leaf; those of the real and the imaginary numbers of a complex one."""
+    """The coordinates of each leaf; real and imaginary ones of a complex leaf apart."""
     start = 0
     for leaf in jax.tree.leaves(like):
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
@@ -158,16 +164,13 @@ def _recurrence(follow, size, parts, traced, method):
 
 
 def _groups(follow, size, parts, method):
-    """The finest equal groups of coordinates that do not read each other, and whether that is so."""
-    most = math.gcd(*(len(part) for part in parts))
-    for num_groups in _divisors(most):
+    """The finest equal groups of coordinates that do not read each other, and whether they do."""
+    for num_groups in _divisors(math.gcd(*(len(part) for part in parts))):
         # Of `[heads, units]` the heads lie one after another, of a window `[steps, features]` the
         # features alternate.
-        for split in (
-            lambda part: part.reshape(num_groups, -1).T,
-            lambda part: part.reshape(-1, num_groups),
-        ):
-            members = np.concatenate([split(part) for part in parts])
+        blocks = np.concatenate([part.reshape(num_groups, -1).T for part in parts])
+        strides = np.concatenate([part.reshape(-1, num_groups) for part in parts])
+        for members in (blocks, strides):
             _, before = follow(_labelled(size, members, np.arange(num_groups)))
             read = before[members]
             apart = bool(((read == NONE) | (read == np.arange(num_groups))).all())

@@ -11,11 +11,11 @@ from jaxrnn.engine.precision import cast
 from jaxrnn.online._structure import Owners, Recurrence
 from jaxrnn.types import Array
 
-Traces = list[Array | None]
+Traces = list[Any]
 """For each leaf of the parameters `[k, m, *leaf.shape]`, or None: k coordinates of m groups."""
 
 Pull = Callable[[Array], tuple[list[Array], Any]]
-"""From a cotangent of the carry to those of the leaves of the parameters and of what came before."""
+"""From a cotangent of the carry to those of the parameters' leaves and of the carry before."""
 
 
 def immediate_traces(recurrence: Recurrence, pull: Pull, vector: Array) -> Traces:
@@ -30,11 +30,8 @@ def immediate_traces(recurrence: Recurrence, pull: Pull, vector: Array) -> Trace
         Its traces.
     """
     blocks = {owners.block for owners in recurrence.owners if owners is not None}
-    pulled = {block: _pulled(recurrence, block, pull, vector)[0] for block in blocks}
-    return [
-        None if owners is None else cast(pulled[owners.block][number], vector.dtype)
-        for number, owners in enumerate(recurrence.owners)
-    ]
+    pulled = {block: _pulled(recurrence, block, pull, vector) for block in blocks}
+    return _from_parameters(recurrence, pulled, vector)
 
 
 def moved_traces(recurrence: Recurrence, traces: Traces, pull: Pull, vector: Array) -> Traces:
@@ -49,8 +46,12 @@ def moved_traces(recurrence: Recurrence, traces: Traces, pull: Pull, vector: Arr
     Returns:
         Traces like P.
     """
-    jacobian = _jacobian(recurrence, pull, vector)
-    added = immediate_traces(recurrence, pull, vector)
+    num_groups = recurrence.members.shape[1]
+    block = 1 if recurrence.apart else num_groups
+    blocks = {block, *(owners.block for owners in recurrence.owners if owners is not None)}
+    pulled = {block: _pulled(recurrence, block, pull, vector) for block in blocks}
+    jacobian = _within_groups(recurrence, pulled[block][1])
+    added = _from_parameters(recurrence, pulled, vector)
     return [
         None if owners is None else through(jacobian, trace, owners) + new
         for owners, trace, new in zip(recurrence.owners, traces, added, strict=True)
@@ -59,7 +60,7 @@ def moved_traces(recurrence: Recurrence, traces: Traces, pull: Pull, vector: Arr
 
 def past_gradient(
     recurrences: tuple[Recurrence, ...], traces: list[Traces], cotangent: Array
-) -> list[Array | None]:
+) -> list[Array]:
     """What the traces add to the gradient of each leaf of the parameters, for one row.
 
     Args:
@@ -68,15 +69,17 @@ def past_gradient(
         cotangent: that of the carry `[n]`.
 
     Returns:
-        For each leaf an array of its shape, or None if it has no trace.
+        For each leaf an array of its shape, or 0 if it has no trace.
     """
-    sums: list[Array | None] = [None] * len(recurrences[0].owners if recurrences else ())
-    for recurrence, of_recurrence in zip(recurrences, traces, strict=True):
-        rows = cotangent[recurrence.members]
-        for number, owners in enumerate(recurrence.owners):
+    sums = []
+    for number in range(len(recurrences[0].owners)):
+        added = jnp.zeros((), cotangent.dtype)
+        for recurrence, of_recurrence in zip(recurrences, traces, strict=True):
+            owners = recurrence.owners[number]
             if owners is not None:
-                added = through(rows, of_recurrence[number], owners).sum(0)
-                sums[number] = added if sums[number] is None else sums[number] + added
+                rows = cotangent[recurrence.members]
+                added += through(rows, of_recurrence[number], owners).sum(0)
+        sums.append(added)
     return sums
 
 
@@ -86,16 +89,6 @@ def through(rows: Array, trace: Any, owners: Owners) -> Array:
         # One product of matrices, which for one group of many coordinates is most of the work.
         return jnp.tensordot(rows[..., owners.groups.item()], trace, 1)
     return (rows[..., owners.groups] * trace).sum(rows.ndim - 2)
-
-
-def _jacobian(recurrence, pull, vector):
-    """J of each group by itself, `[k, k, G]`."""
-    members, num_groups = recurrence.members, recurrence.members.shape[1]
-    if recurrence.apart:
-        return _pulled(recurrence, 1, pull, vector)[1][:, 0, members]
-    by_group = _pulled(recurrence, num_groups, pull, vector)[1]
-    of_itself = by_group[:, np.arange(num_groups)[:, None], members.T]
-    return jnp.swapaxes(of_itself, 1, 2)
 
 
 def _pulled(recurrence, block, pull, vector):
@@ -108,3 +101,19 @@ def _pulled(recurrence, block, pull, vector):
     rows = np.zeros((num_coordinates, block, vector.size))
     rows[np.arange(num_coordinates)[:, None], np.arange(num_groups) % block, members] = 1
     return jax.vmap(jax.vmap(pull))(jnp.asarray(rows, vector.dtype))
+
+
+def _from_parameters(recurrence, pulled, vector) -> Traces:
+    return [
+        None if owners is None else cast(pulled[owners.block][0][number], vector.dtype)
+        for number, owners in enumerate(recurrence.owners)
+    ]
+
+
+def _within_groups(recurrence, before):
+    """J of each group by itself `[k, k, G]`, of cotangents of the carry before a step."""
+    members = recurrence.members
+    if recurrence.apart:
+        return before[:, 0, members]
+    of_itself = before[:, np.arange(members.shape[1])[:, None], members.T]
+    return jnp.swapaxes(of_itself, 1, 2)
