@@ -17,7 +17,8 @@ def detached_recurrence(cell: Cell) -> Cell:
     have a gradient of their own. With `online_gradient`, whose traces are then of the size of the
     parameters, this is RFLO (Murray 2019, eLife 8:e43299) and e-prop (Bellec et al. 2020, Nature
     Communications 11:3625), with the true derivative of the loss in place of a random feedback. The
-    gradient is biased: how one unit acts on a later loss through another is lost.
+    gradient is biased: how one unit acts on a later loss through another is lost. So it is not that
+    of finite differences, the one law of `jaxrnn.testing.check_cell` that this cell breaks.
 
     Args:
         cell: a cell whose `advance` is a `Split`.

@@ -8,6 +8,7 @@ from support.compiler import temporary_bytes
 
 import jaxrnn as jr
 from jaxrnn.online._structure import find_recurrences
+from jaxrnn.testing import LawBroken, check_cell
 
 D, T, BATCH = 3, 7, (2,)
 
@@ -201,6 +202,11 @@ def test_tokens_half_precision_and_nan_before_a_reset():
     came, expected = step(np.nan), step(0.0)
     jax.tree.map(np.testing.assert_array_equal, came, expected)
     assert {leaf.dtype for leaf in jax.tree.leaves(came.gradients)} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_a_detached_recurrence_breaks_one_law():
+    with pytest.raises(LawBroken, match="gradient: it agrees with finite differences"):
+        check_cell(jr.detached_recurrence(jr.lstm(2)))
 
 
 def test_errors():
