@@ -180,7 +180,7 @@ def _learnt(config, learner, stream, xs, targets):
     compiled = learn.lower(start, windows).compile()
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(start))
     _, errors = compiled(start, windows)
-    parts = [part.mean() for part in np.array_split(np.asarray(errors), 16)]
+    parts = [part.mean() for part in np.array_split(np.asarray(errors), min(16, num_windows))]
     kibibytes = (held + temporary_bytes(compiled)) / 1024
     return Learnt(learner.model, learner.name, stream, np.array(parts), kibibytes)
 
