@@ -15,8 +15,8 @@ import numpy as np
 
 from jaxrnn.engine import precision
 from jaxrnn.engine.flat_carry import FlatCarry
+from jaxrnn.engine.labels import MANY, NONE, carry_labels
 from jaxrnn.engine.unroll import step
-from jaxrnn.online._labels import MANY, NONE, carry_labels
 from jaxrnn.types import Array, Model
 
 

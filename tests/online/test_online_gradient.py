@@ -170,7 +170,7 @@ def test_snap1_keeps_what_a_unit_knows_of_itself(x64):
 
 
 def test_memory_does_not_grow_with_the_stream():
-    model = jr.lru(1, 4)
+    model = jr.min_gru(1)
     params, _ = stream(model)
 
     def steps(num_steps):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxrnn.online._labels import MANY, NONE, carry_labels
+from jaxrnn.engine.labels import MANY, NONE, carry_labels
 
 SIZE = 6
 
