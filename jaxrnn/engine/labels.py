@@ -122,7 +122,9 @@ def _broadcast(equation, inputs, meet):
 
 def _reshaped(equation, inputs, meet):
     del meet
-    return [inputs[0].reshape(equation.outvars[0].aval.shape)]
+    order = equation.params["dimensions"]
+    labels = inputs[0] if order is None else inputs[0].transpose(order)
+    return [labels.reshape(equation.params["new_sizes"])]
 
 
 def _sliced(equation, inputs, meet):
@@ -222,16 +224,17 @@ _RULES = {
     **dict.fromkeys(_CALLS.split(), _called),
     **dict.fromkeys(_SUMS.split(), _summed),
     **dict.fromkeys(["cumsum", "cumprod", "cummax", "cummin"], _accumulated),
-    **dict.fromkeys(["reshape", "squeeze"], _reshaped),
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda eqn, inputs, _: [np.concatenate(inputs, eqn.params["dimension"])],
     "cond": _branched,
     "dot_general": _multiplied,
     "pad": _padded,
+    "reshape": _reshaped,
     "rev": lambda eqn, inputs, _: [np.flip(inputs[0], eqn.params["dimensions"])],
     "scan": _scanned,
     "slice": _sliced,
     "split": _split,
+    "squeeze": lambda eqn, inputs, _: [inputs[0].squeeze(tuple(eqn.params["dimensions"]))],
     "stack": lambda eqn, inputs, _: [np.stack(inputs, eqn.params["axis"])],
     "tile": lambda eqn, inputs, _: [np.tile(inputs[0], eqn.params["reps"])],
     "transpose": lambda eqn, inputs, _: [inputs[0].transpose(eqn.params["permutation"])],
