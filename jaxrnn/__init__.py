@@ -124,8 +124,10 @@ from jaxrnn.mixers import (
     mamba,
     mamba2,
     mlstm,
+    mlstm_block,
     s4,
     self_attention,
+    slstm_block,
 )
 from jaxrnn.online import OnlineGradient, OnlineStep, online_gradient
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
@@ -206,6 +208,7 @@ __all__ = [
     "mgu",
     "simple_cell",
     "slstm",
+    "slstm_block",
     # Linear cells
     "Timed",
     "diagonal_rnn",
@@ -251,6 +254,7 @@ __all__ = [
     "mamba",
     "mamba2",
     "mlstm",
+    "mlstm_block",
     "s4",
     "self_attention",
     # From one sequence to another
