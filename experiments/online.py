@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import jaxrnn as jr
 from experiments.data.temperatures import load_temperatures
-from experiments.frame.figures import PALETTE, line_styles, new_figure
+from experiments.frame.figures import PALETTE, labels_once, line_styles, new_figure
 from experiments.frame.options import Count, Options, Positive, RisingCounts, among
 from experiments.frame.progress import progress_bar
 from experiments.frame.report import Picture, Report
@@ -245,9 +245,9 @@ def _planned(config):
             model, params, (), carry, *pair
         )[0],
     }
-    for (name, gradient), num_steps in itertools.product(gradients.items(), config.lengths):
+    for name, num_steps in itertools.product(gradients, config.lengths):
         stream = jax.ShapeDtypeStruct((num_steps, BATCH_SIZE, 1), jnp.float32)
-        compiled = jax.jit(gradient).lower(params, stream, stream).compile()
+        compiled = jax.jit(gradients[name]).lower(params, stream, stream).compile()
         yield Planned(num_steps, name, temporary_bytes(compiled) / 1024)
 
 
@@ -256,7 +256,7 @@ def report(config: Config, results: Results) -> Report:
         "online": "Squared errors of the last quarter of each stream; 1 is that of saying 0.",
         "online_memory": "Temporary memory of the gradient of a stream against its length.",
     }
-    pictures = [Picture("online", _error_figure(config, results.learnt), captions["online"])]
+    pictures = [Picture("online", _error_figure(results.learnt), captions["online"])]
     if results.planned:
         figure = _memory_figure(results.planned)
         pictures.append(Picture("online_memory", figure, captions["online_memory"]))
@@ -325,24 +325,23 @@ def _memory_table(results: Results) -> Table:
     return Table("Temporary memory, KiB", ("steps", "online", "backpropagation"), rows, num_names=0)
 
 
-def _error_figure(config: Config, learnt: Sequence[Learnt]) -> Figure:
+def _error_figure(learnt: Sequence[Learnt]) -> Figure:
+    """A row for each stream and a column for each model."""
     streams = list(dict.fromkeys(one.stream for one in learnt))
-    canvas = new_figure(3.0 * len(streams), 3.6)
-    names = [f"{one.model}, {one.name}" for one in _learners(config)]
-    styles = line_styles(names)
-    for axes, stream in zip(
-        canvas.subplots(1, len(streams), squeeze=False)[0], streams, strict=True
-    ):
-        for one in learnt:
-            if one.stream == stream:
-                name = f"{one.model}, {one.learner}"
-                steps = (np.arange(len(one.errors)) + 0.5) / len(one.errors)
-                axes.semilogy(steps, one.errors, label=name, **styles[name])
-        axes.set(title=stream, xlabel="part of the stream")
-    canvas.axes[0].set_ylabel("squared error before the update")
-    canvas.legend(
-        *canvas.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7
-    )
+    models = list(dict.fromkeys(one.model for one in learnt))
+    styles = line_styles(dict.fromkeys(one.learner for one in learnt))
+    canvas = new_figure(1.5 + 2.5 * len(models), 0.6 + 2.2 * len(streams))
+    grid = canvas.subplots(len(streams), len(models), squeeze=False, sharex=True, sharey="row")
+    for one in learnt:
+        axes = grid[streams.index(one.stream)][models.index(one.model)]
+        parts = (np.arange(len(one.errors)) + 0.5) / len(one.errors)
+        axes.semilogy(parts, one.errors, label=one.learner, **styles[one.learner])
+        axes.set_title(f"{one.model}, {one.stream}")
+    for axes in grid[-1]:
+        axes.set_xlabel("part of the stream")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("squared error")
+    canvas.legend(*labels_once(canvas.axes), loc="outside lower center", ncols=6, fontsize=8)
     return canvas
 
 

@@ -58,7 +58,7 @@ def carry_labels(
 
     def read(atom):
         if isinstance(atom, core.Literal) or atom not in known:
-            return np.full(atom.aval.shape, NONE)
+            return _unlabelled(atom)
         return known[atom]
 
     for equation in program.eqns:
@@ -67,6 +67,10 @@ def carry_labels(
             rule = _RULES.get(equation.primitive.name, _mixed)
             known.update(zip(equation.outvars, rule(equation, inputs, meet), strict=True))
     return [read(atom) for atom in program.outvars]
+
+
+def _unlabelled(atom):
+    return np.full(atom.aval.shape, NONE)
 
 
 def _met_along(labels, axes, meet):
