@@ -72,26 +72,27 @@ def online_gradient(model: Model, method: str = "exact") -> OnlineGradient:
     `diagonal_rnn`, `lru`, `s4d`, `s5`, `min_gru`, `min_lstm`, `rg_lru`) has a group for each unit,
     and k numbers of traces for each number of the parameters: 1, or 2 for a complex carry. The
     heads of `slstm` and `mlstm` are groups. In `gru`, `lstm` and `elman` every unit reads every
-    other: they are one group of all k coordinates, so the traces are k times the parameters, and a
-    step costs k² operations for each of them. A parameter that reaches m groups, such as that of a
-    dense layer before the recurrence or the kernel of `s6`, has m times the traces; one that never
-    reaches the carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)`
-    shows what there is.
+    other: all k coordinates are one group, the traces are k times the parameters, and a step takes
+    k² products for each of these. A parameter that reaches m groups, such as that of a dense layer
+    before the recurrence or the kernel of `s6`, has m times the traces; one that never reaches the
+    carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)` shows what
+    there is.
 
     Where that is too much, something has to be left out:
 
     - `"layerwise"`: a parameter is traced only in the first recurrence of a stack that it reaches.
       What the memory of later layers knows of it is lost; how these read the newest step of the
       first one is not (Zucchini et al. 2023, arXiv:2305.15947). With one recurrent layer nothing is
-      lost. In `"exact"` recurrences of which one reads the other are one group or more.
+      lost. With `"exact"`, recurrences of which one reads the other are traced together.
     - `"snap1"`: what the units of a recurrence do to each other is lost too (SnAp-1 of Menick et
       al. 2021, arXiv:2006.07232), so the traces of a dense cell are as small as those of an
       elementwise one, for which nothing more is lost. Credit then passes through a unit's own
       memory alone, such as the forget gate of an LSTM, and the gradient is biased, the more so the
-      longer the delay.
+      longer the delay. Here the newest step is differentiated in full; in the paper it is not.
 
     `detached_recurrence` changes the cell instead, for RFLO and e-prop. Layers in `repeat` are one
-    recurrence. A model that draws noise runs as the deterministic one.
+    recurrence, and so are the window and the state of `mamba`. A model that draws noise runs as the
+    deterministic one.
 
     Args:
         model: the cell or layer to run; a layer must be causal, and rows may not depend on each
