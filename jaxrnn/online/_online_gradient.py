@@ -73,7 +73,7 @@ def online_gradient(model: Model, method: str = "exact") -> OnlineGradient:
     and k numbers of traces for each number of the parameters: 1, or 2 for a complex carry. The
     heads of `slstm` and `mlstm` are groups. In `gru`, `lstm` and `elman` every unit reads every
     other: all k coordinates are one group, the traces are k times the parameters, and a step takes
-    k² products for each of these. A parameter that reaches m groups, such as that of a dense layer
+    k products for each of their numbers. A parameter that reaches m groups, such as that of a dense layer
     before the recurrence or the kernel of `s6`, has m times the traces; one that never reaches the
     carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)` shows what
     there is.
@@ -91,8 +91,8 @@ def online_gradient(model: Model, method: str = "exact") -> OnlineGradient:
       longer the delay. Here the newest step is differentiated in full; in the paper it is not.
 
     `detached_recurrence` changes the cell instead, for RFLO and e-prop. Layers in `repeat` are one
-    recurrence, and so are the window and the state of `mamba`. A model that draws noise runs as the
-    deterministic one.
+    recurrence, and so is all that one record of a carry holds, such as the window and the state of
+    `mamba`. A model that draws noise runs as the deterministic one.
 
     Args:
         model: the cell or layer to run; a layer must be causal, and rows may not depend on each

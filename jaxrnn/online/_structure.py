@@ -83,8 +83,11 @@ def _find_recurrences(model, method, tree, leaves):
     followed = [follow(_labelled(flat.size, part, 0)) for part in parts]
     meets = np.array([[_any(leaf) for leaf in of_params] for of_params, _ in followed])
     reads = np.array([[_any(entries[part]) for part in parts] for _, entries in followed])
-    paths = _closure(reads)
-    together = _closure(reads | reads.T) if method == "exact" else paths & paths.T
+    if method == "exact":
+        together = paths = _closure(reads | reads.T)
+    else:
+        paths = _closure(reads | _of_one_layer(flat.like))
+        together = paths & paths.T
     recurrences = []
     for number, component in enumerate(together):
         if component.argmax() == number:  # once for all parts of a component
@@ -103,6 +106,13 @@ def _parts(like: Any) -> Iterator[np.ndarray]:
             for _ in range(2 if jnp.issubdtype(leaf.dtype, jnp.complexfloating) else 1):
                 yield np.arange(start, start + leaf.size)
                 start += leaf.size
+
+
+def _of_one_layer(like: Any) -> np.ndarray:
+    """Which parts are of one layer: stacks hold carries in tuples, and a layer has one record."""
+    records = jax.tree.leaves(like, is_leaf=lambda node: type(node) not in (tuple, list))
+    layers = np.repeat(np.arange(len(records)), [len(list(_parts(one))) for one in records])
+    return layers[:, None] == layers
 
 
 def _label_walk(model: Model, flat: FlatCarry, params: Any, x: Any) -> Callable[..., Any]:

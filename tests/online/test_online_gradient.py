@@ -146,6 +146,13 @@ def test_a_stack_is_exact_or_drops_what_later_memories_know(x64):
     assert abs(full[0].kernel_real - held[0].kernel_real).max() > 1e-3
 
 
+def test_what_one_layer_carries_is_traced_together():
+    model = jr.mlstm(2, 2)
+    params, _ = stream(model)
+    # The matrix and the vector of a head read the stabiliser, which reads neither.
+    assert blocks_of(model, params, "layerwise") == blocks_of(model, params)
+
+
 def test_snap1_keeps_what_a_unit_knows_of_itself(x64):
     model = jr.elman(4)
     params, (xs, weights, _, _) = stream(model, ())
