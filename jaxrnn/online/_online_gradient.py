@@ -73,10 +73,10 @@ def online_gradient(model: Model, method: str = "exact") -> OnlineGradient:
     and k numbers of traces for each number of the parameters: 1, or 2 for a complex carry. The
     heads of `slstm` and `mlstm` are groups. In `gru`, `lstm` and `elman` every unit reads every
     other: all k coordinates are one group, the traces are k times the parameters, and a step takes
-    k products for each of their numbers. A parameter that reaches m groups, such as that of a dense layer
-    before the recurrence or the kernel of `s6`, has m times the traces; one that never reaches the
-    carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)` shows what
-    there is.
+    k products for each of their numbers. A parameter that reaches m groups, such as that of a dense
+    layer before the recurrence or the kernel of `s6`, has m times the traces; one that never
+    reaches the carry, such as that of a readout, has none. `jax.eval_shape(online.init, params, x)`
+    shows what there is.
 
     Where that is too much, something has to be left out:
 
