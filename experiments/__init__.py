@@ -14,6 +14,7 @@ GROUPS = {
         "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
         "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, reach.",
         "published": "Networks of other packages, read and run: spelling, sleep, speech.",
+        "dynamics": "Fixed points of trained networks: three bits, evidence, leaks.",
         "recurrent_policy": "Recurrent PPO inside one jit: T-maze, repeat-first, cart-pole.",
     },
     "Training": {

@@ -47,10 +47,12 @@ from jaxrnn.cells import (
 from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
+    FixedPoints,
     LayerOutputs,
     carry_jacobians,
     carry_norms,
     count_cost,
+    fixed_points,
     input_sensitivity,
     jacobian_spectrum,
     last_output_sensitivity,
@@ -326,10 +328,12 @@ __all__ = [
     "online_gradient",
     # Diagnostics
     "Cost",
+    "FixedPoints",
     "LayerOutputs",
     "carry_jacobians",
     "carry_norms",
     "count_cost",
+    "fixed_points",
     "input_sensitivity",
     "jacobian_spectrum",
     "last_output_sensitivity",

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import word
-from jaxrnn.interop._models import flat, made_by
+from jaxrnn.interop._models import check_written, flat, made_by
 from jaxrnn.interop._onnx_activations import AS_NODES, write_activation
 from jaxrnn.interop._onnx_builder import Builder, dotted
 from jaxrnn.interop._onnx_cells import write_cell
@@ -68,7 +67,7 @@ def to_onnx(
     """
     import onnx
 
-    check_params(model, params, None)
+    check_written(model, params)
     params = jax.tree.map(np.asarray, params)
     proto = _Writer(_dtype(params), lengths, carry).model(model, params)
     onnx.checker.check_model(proto, full_check=True)
