@@ -49,7 +49,8 @@ def to_onnx(
             each row: the mask of rows that are padded at their end.
         carry: whether there is an input `carry_in.…` and an output `carry_out.…` for each array of
             the carry, such as `carry_in.0.forward.h [batch, H]`, so that a stream can be run in
-            pieces. Without them each row starts from zero.
+            pieces. Without them each row starts from zero. onnxruntime returns zeros for the carry
+            of a row of length 0.
 
     Returns:
         The `onnx.ModelProto`, which `path` holds too.
