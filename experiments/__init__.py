@@ -20,6 +20,7 @@ GROUPS = {
     "Training": {
         "gradients": "Vanishing and exploding: Jacobians, gates, clipping, truncation.",
         "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+        "online": "Gradients that go forwards with a stream, beside truncated ones.",
         "newton": "When Newton's method on a whole sequence converges, and when it does not.",
         "rounding": "Every model in float32 against float64, along 65,536 steps.",
     },

@@ -11,6 +11,7 @@ from jaxrnn import (
     layers,
     losses,
     mixers,
+    online,
     seq2seq,
     sequences,
     testing,
@@ -22,6 +23,7 @@ from jaxrnn.cells import (
     Timed,
     conv_gru,
     conv_lstm,
+    detached_recurrence,
     diagonal_rnn,
     elman,
     ema,
@@ -131,6 +133,7 @@ from jaxrnn.mixers import (
     self_attention,
     slstm_block,
 )
+from jaxrnn.online import OnlineGradient, OnlineStep, online_gradient
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
     Bridge,
@@ -224,6 +227,7 @@ __all__ = [
     "s5",
     "s6",
     # From cell to cell
+    "detached_recurrence",
     "learned_initial_carry",
     "recurrent_dropout",
     "zoneout",
@@ -322,6 +326,10 @@ __all__ = [
     "make_epoch_step",
     "make_tbptt_step",
     "make_train_step",
+    # Gradients of streams
+    "OnlineGradient",
+    "OnlineStep",
+    "online_gradient",
     # Diagnostics
     "Cost",
     "FixedPoints",
@@ -348,6 +356,7 @@ __all__ = [
     "layers",
     "losses",
     "mixers",
+    "online",
     "seq2seq",
     "sequences",
     "testing",
@@ -364,7 +373,16 @@ serialization.register_records(
         "jaxrnn": sys.modules[__name__],
         **{
             f"jaxrnn.{package.__name__.rpartition('.')[2]}": package
-            for package in (cells, diagnostics, generation, layers, mixers, seq2seq, sequences)
+            for package in (
+                cells,
+                diagnostics,
+                generation,
+                layers,
+                mixers,
+                online,
+                seq2seq,
+                sequences,
+            )
         },
     },
     (MissingKey, *EvaluatorValue.__subclasses__()),
