@@ -143,7 +143,8 @@ def _between(levels, num_steps):
     """gₛ₊₁ + … + gₜ for s <= t, `[..., C, C]`."""
     if not levels:
         return jnp.zeros((1, 1))
-    between = jnp.zeros((*levels[0][0].shape[:-3], 2 * levels[0][0].shape[-3], 1, 1))
+    *rows, num_pairs, _, _ = levels[0][0].shape
+    between = jnp.zeros((*rows, 2 * num_pairs, 1, 1), levels[0][0].dtype)
     for reach, held in levels:
         between = _joined(between, reach + jnp.swapaxes(held, -1, -2))
     return between[..., 0, :num_steps, :num_steps]

@@ -49,7 +49,11 @@ def loop(arrays, mask, reset, read_before=False):
     """Numbers one after another, from the definition."""
     query, key, value = (
         np.broadcast_to(arrays[name], (*np.shape(arrays[name])[:1], B, H, *tail))
-        for name, tail in (("query", (K,)), ("key", arrays["key"].shape[3:]), ("value", arrays["value"].shape[3:]))
+        for name, tail in (
+            ("query", (K,)),
+            ("key", arrays["key"].shape[3:]),
+            ("value", arrays["value"].shape[3:]),
+        )
     )
     log_decay = np.asarray(arrays.get("log_decay", np.zeros((T, 1, 1))))
     log_decay = np.broadcast_to(log_decay.reshape(*log_decay.shape[:3], -1), (T, B, H, K))
@@ -63,7 +67,9 @@ def loop(arrays, mask, reset, read_before=False):
             if not mask[t, b]:
                 continue
             before, s = s, np.exp(log_decay[t, b, h])[:, None] * s
-            writes = (np.reshape(leaf[t, b, h], (-1, leaf.shape[-1])) for leaf in (key, value, erase))
+            writes = (
+                np.reshape(leaf[t, b, h], (-1, leaf.shape[-1])) for leaf in (key, value, erase)
+            )
             for k, v, e in zip(*writes, strict=True):
                 s = s + np.outer(k, v - e @ s)
             outputs[t, b, h] = query[t, b, h] @ (before if read_before else s)
