@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+
+# Sums of it are finite, its exponential is 0.
+_LOWEST = -1e30
 
 
 class MatrixSteps(NamedTuple):
@@ -34,46 +38,60 @@ def matrix_chunk(state: Any, initial: Any, steps: MatrixSteps, reset: Any) -> tu
 
     Args:
         state: `[B, H, K, V]`, the memory before the first step.
-        initial: the memory that a fresh step starts from, like `state`; None is zero.
+        initial: what a reset returns to, like `state`; None is zero.
         steps: finite numbers, but decays may be -inf.
         reset: bool `[B, H, C]`, or None.
     """
     query, key, value, log_decay, erase = steps
-    num_steps = query.shape[-2]
-    num_writes = key.shape[-2] // num_steps
+    num_steps, num_writes = query.shape[-2], key.shape[-2] // query.shape[-2]
+    log_decay = jnp.maximum(log_decay, _LOWEST)
     # The number of resets up to a step numbers its sequence; 0 is that of `state`.
-    sequence = None if reset is None else jnp.cumsum(reset, axis=-1)[..., None]
-    levels, since, until = _levels(log_decay, None if initial is None else sequence)
+    number = None if reset is None else jnp.cumsum(reset, axis=-1)[..., None]
+    same = None if reset is None else number == jnp.swapaxes(number, -1, -2)
+    up_to = np.tri(num_steps)
+    since = _sums(up_to if initial is None or same is None else up_to * same, log_decay)
+    since, until = jnp.exp(since), jnp.exp(_sums(1 - up_to, log_decay))
 
     def from_start(readers):
         """What readers find of the memory that their sequence starts from."""
         per_step = readers.shape[-2] // num_steps
-        decay, number = jnp.repeat(jnp.exp(since), per_step, axis=-2), sequence
+        decay = jnp.repeat(since, per_step, axis=-2)
         found = _decayed_product(readers, decay, state)
         if number is None:
             return found
-        number = jnp.repeat(number, per_step, axis=-2)
-        of_fresh = 0 if initial is None else _decayed_product(readers, decay, initial)
-        return jnp.where(number == 0, found, of_fresh)
+        after_reset = 0 if initial is None else _decayed_product(readers, decay, initial)
+        return jnp.where(jnp.repeat(number, per_step, axis=-2) == 0, found, after_reset)
 
-    scores = _scores_of(key, levels, sequence, num_steps)
+    shared = log_decay.shape[-1] == 1
+    decays = jnp.exp(_sums_between(log_decay)) if shared else _levels(log_decay)
+
+    def from_writes(readers, own):
+        """What readers find of each write; `own [r, n]` says of which ones of their own step."""
+        before = np.tri(num_steps, k=-1)
+        seen = np.kron(before, np.ones_like(own)) + np.kron(np.eye(num_steps), own) > 0
+        if same is not None:
+            seen = seen & _repeated(same, own.shape)
+        if not shared:
+            return jnp.where(seen, _channel_products(readers, key, decays, own.shape), 0)
+        # Selected, not only multiplied by 0: an unseen product that overflows would give NaN.
+        products = jnp.where(seen, readers @ jnp.swapaxes(key, -1, -2), 0)
+        return products * _repeated(decays, own.shape)
+
     if erase is not None:
-        found = scores(erase, np.tril(np.ones((num_writes, num_writes)), -1))
-        value = _inverse(jnp.eye(key.shape[-2], dtype=value.dtype) + found) @ (
-            value - from_start(erase)
-        )
-    outputs = scores(query, np.ones((1, num_writes))) @ value + from_start(query)
+        found = from_writes(erase, np.tri(num_writes, k=-1))
+        system = jnp.eye(key.shape[-2], dtype=key.dtype) + found
+        value = _inverse(system) @ (value - from_start(erase))
+    outputs = from_writes(query, np.ones((1, num_writes))) @ value + from_start(query)
 
-    decay = jnp.exp(since[..., -1, :, None])
-    last = decay * state
-    if sequence is not None:
-        end = sequence[..., -1:, :]
-        last = jnp.where(end == 0, last, 0 if initial is None else decay * initial)
-        value = jnp.where(jnp.repeat(sequence, num_writes, axis=-2) == end, value, 0)
-    held = jnp.repeat(jnp.exp(until), num_writes, axis=-2)
-    if held.shape[-1] == 1:
-        return last + jnp.swapaxes(key, -1, -2) @ (held * value), outputs
-    return last + jnp.swapaxes(held * key, -1, -2) @ value, outputs
+    last = jnp.swapaxes(since[..., -1:, :], -1, -2) * state
+    if number is not None:
+        end = number[..., -1:, :]
+        value = jnp.where(jnp.repeat(number, num_writes, axis=-2) == end, value, 0)
+        start = 0 if initial is None else jnp.swapaxes(since[..., -1:, :], -1, -2) * initial
+        last = jnp.where(end == 0, last, start)
+    until = jnp.repeat(until, num_writes, axis=-2)
+    key, value = (key, until * value) if shared else (until * key, value)
+    return last + jnp.swapaxes(key, -1, -2) @ value, outputs
 
 
 def _decayed_product(readers, decay, matrix):
@@ -81,91 +99,57 @@ def _decayed_product(readers, decay, matrix):
     return decay * (readers @ matrix) if decay.shape[-1] == 1 else (decay * readers) @ matrix
 
 
-def _levels(log_decay, sequence):
-    """The sums of terms after the boundary and up to it, for blocks of 1, 2, 4, … steps.
+def _sums(which, terms):
+    """The sum of the terms that each row of zeros and ones says, `[..., C, C] -> [..., C, G]`."""
+    # A sum is compiled as quickly as nothing else by a product, whose default precision on
+    # accelerators has too few digits for an exponent.
+    return jnp.matmul(jnp.asarray(which, terms.dtype), terms, precision=lax.Precision.HIGHEST)
 
-    Args:
-        log_decay: `[..., C, G]`.
-        sequence: None, or the number of the sequence of each step, `[..., C, 1]`.
+
+def _sums_between(log_decay):
+    """gₛ₊₁ + … + gₜ for s <= t, `[..., C, 1] -> [..., C, C]`."""
+    up_to = np.tri(log_decay.shape[-2])
+    return _sums(up_to * jnp.swapaxes(log_decay, -1, -2), jnp.asarray(1 - up_to, log_decay.dtype).T)
+
+
+def _levels(log_decay):
+    """The sums of terms after a boundary and up to it, for blocks of 1, 2, 4, … steps.
 
     Returns:
-        A list of `(reach [..., m, L, G], held [..., m, L, G])`, for pairs of blocks of L steps: the
-        sum of the second block up to each step, and that of the first after each step; and the two
-        for all steps, `[..., C, G]`. Where sequences are given, the first begins with its own.
+        A list of `(reach [..., m, L, K], held [..., m, L, K])`, for pairs of blocks of L steps: the
+        sum of the second block up to each step, and that of the first after each step.
     """
-    num_steps = log_decay.shape[-2]
-    if sequence is not None:
-        rows = jnp.broadcast_shapes(log_decay.shape[:-1], sequence.shape[:-1])
-        log_decay = jnp.broadcast_to(log_decay, (*rows, log_decay.shape[-1]))
-        sequence = _padded(sequence, mode="edge")[..., :, None, :]
     reach = _padded(log_decay)[..., :, None, :]
     held, levels = jnp.zeros_like(reach), []
     while reach.shape[-3] > 1:
         (reach1, reach2), (held1, held2) = _pairs(reach), _pairs(held)
         levels.append((reach2, held1))
+        reach = jnp.concatenate([reach1, reach1[..., -1:, :] + reach2], axis=-2)
         held = jnp.concatenate([held1 + reach2[..., -1:, :], held2], axis=-2)
-        longer = reach1[..., -1:, :] + reach2
-        if sequence is not None:
-            first, second = _pairs(sequence)
-            longer = jnp.where(second == first[..., -1:, :], longer, reach2)
-            sequence = jnp.concatenate([first, second], axis=-2)
-        reach = jnp.concatenate([reach1, longer], axis=-2)
-    return levels, reach[..., 0, :num_steps, :], held[..., 0, :num_steps, :]
+    return levels
 
 
-def _scores_of(key, levels, sequence, num_steps):
-    """A function of readers, what they take from each key of their sequence."""
-    num_writes = key.shape[-2] // num_steps
-    shared = not levels or levels[0][0].shape[-1] == 1
-    decay = jnp.exp(_between(levels, num_steps)) if shared else None
+def _channel_products(readers, key, levels, per_step):
+    """Products of r readers and n keys a step, `[..., C*r, C*n]`, right where the key is earlier."""
+    num_rows, num_columns = readers.shape[-2], key.shape[-2]
 
-    def spread(leaf, num_readers):
-        return jnp.repeat(jnp.repeat(leaf, num_readers, axis=-2), num_writes, axis=-1)
+    def by_step(leaf, count):
+        leaf = _padded(leaf.reshape(*leaf.shape[:-2], leaf.shape[-2] // count, -1))
+        return leaf.reshape(*leaf.shape[:-1], count, -1)
 
-    def scores(readers, own):
-        """`own [r, n]` says which writes of its own step each of r readers of a step reads."""
-        before = np.tril(np.ones((num_steps, num_steps)), -1)
-        seen = np.kron(before, np.ones_like(own)) + np.kron(np.eye(num_steps), own) > 0
-        if sequence is not None:
-            same = sequence == jnp.swapaxes(sequence, -1, -2)
-            seen = seen & spread(same, len(own))
-        # Products are selected, not only multiplied by 0: an unseen one that overflows would
-        # give NaN.
-        if shared:
-            products = jnp.where(seen, readers @ jnp.swapaxes(key, -1, -2), 0)
-            return products * spread(decay, len(own))
-        return jnp.where(seen, _meetings(readers, key, levels, num_steps), 0)
-
-    return scores
-
-
-def _between(levels, num_steps):
-    """gₛ₊₁ + … + gₜ for s <= t, `[..., C, C]`."""
-    if not levels:
-        return jnp.zeros((1, 1))
-    *rows, num_pairs, _, _ = levels[0][0].shape
-    between = jnp.zeros((*rows, 2 * num_pairs, 1, 1), levels[0][0].dtype)
-    for reach, held in levels:
-        between = _joined(between, reach + jnp.swapaxes(held, -1, -2))
-    return between[..., 0, :num_steps, :num_steps]
-
-
-def _meetings(readers, key, levels, num_steps):
-    """Products of readers and decayed keys, `[..., C*r, C*n]`, right where the key comes first."""
-    num_readers, num_writes = (leaf.shape[-2] // num_steps for leaf in (readers, key))
-    readers, key = (
-        _padded(leaf.reshape(*leaf.shape[:-2], num_steps, -1)).reshape(
-            *leaf.shape[:-2], -1, per_step, leaf.shape[-1]
-        )
-        for leaf, per_step in ((readers, num_readers), (key, num_writes))
-    )
+    readers, key = (by_step(leaf, n) for leaf, n in zip((readers, key), per_step, strict=True))
     products = readers @ jnp.swapaxes(key, -1, -2)
     for reach, held in levels:
-        second = _pairs(readers)[1] * jnp.exp(jnp.repeat(reach, num_readers, axis=-2))
-        first = _pairs(key)[0] * jnp.exp(jnp.repeat(held, num_writes, axis=-2))
+        second = _pairs(readers)[1] * jnp.repeat(jnp.exp(reach), per_step[0], axis=-2)
+        first = _pairs(key)[0] * jnp.repeat(jnp.exp(held), per_step[1], axis=-2)
         products = _joined(products, second @ jnp.swapaxes(first, -1, -2))
         readers, key = (jnp.concatenate(_pairs(leaf), axis=-2) for leaf in (readers, key))
-    return products[..., 0, : num_steps * num_readers, : num_steps * num_writes]
+    return products[..., 0, :num_rows, :num_columns]
+
+
+def _repeated(leaf, per_step):
+    """`[..., C, C] -> [..., C*r, C*n]`."""
+    return jnp.repeat(jnp.repeat(leaf, per_step[0], axis=-2), per_step[1], axis=-1)
 
 
 def _inverse(system: Any) -> Any:
@@ -193,10 +177,10 @@ def _inverse(system: Any) -> Any:
     return inverse[..., 0, :size, :size]
 
 
-def _padded(leaf, mode="constant"):
-    """The axis before the last filled up to a power of two, with zeros or with its last entry."""
+def _padded(leaf):
+    """The axis before the last filled up with zeros to a power of two."""
     rest = (1 << (leaf.shape[-2] - 1).bit_length()) - leaf.shape[-2]
-    return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 2) + [(0, rest), (0, 0)], mode) if rest else leaf
+    return jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 2) + [(0, rest), (0, 0)]) if rest else leaf
 
 
 def _pairs(blocks):

@@ -281,11 +281,15 @@ def _stabilised(start: Any, z: MLSTMWrite, mask: Mask, reset: Reset) -> tuple[An
         log_f = select(reset, log_f - jnp.inf, log_f)
         lowest = select(reset, jnp.zeros_like(lowest), lowest)
 
-    # The maps m ↦ max(f + m, i) compose as those of `linear_scan` do, with max and + for + and ⊙.
-    def compose(first, second):
-        return first[0] + second[0], jnp.maximum(second[0] + first[1], second[1])
-
-    sums, largest = jax.lax.associative_scan(compose, (log_f, jnp.maximum(log_i, lowest)))
+    # The maps m ↦ max(f + m, i), composed over ever more steps.
+    sums, largest, reach = log_f, jnp.maximum(log_i, lowest), 1
+    while reach < len(sums):
+        largest = jnp.maximum(sums + _delayed(largest, reach, -jnp.inf), largest)
+        sums, reach = sums + _delayed(sums, reach, 0), 2 * reach
     m = jnp.maximum(sums + start, largest)
     before = jnp.concatenate([start[None], m[:-1]])
     return m, log_f + before - m, log_i - m
+
+
+def _delayed(leaf: Any, num_steps: int, start: float) -> Any:
+    return jnp.concatenate([jnp.full_like(leaf[:num_steps], start), leaf[:-num_steps]])
