@@ -63,7 +63,7 @@ def matrix_chunk(state: Any, initial: Any, steps: MatrixSteps, reset: Any) -> tu
         return jnp.where(jnp.repeat(number, per_step, axis=-2) == 0, found, after_reset)
 
     shared = log_decay.shape[-1] == 1
-    decays = jnp.exp(_sums_between(log_decay)) if shared else _levels(log_decay)
+    decays = jnp.exp(sums_between(log_decay[..., 0])) if shared else _levels(log_decay)
 
     def from_writes(readers, own):
         """What readers find of each write; `own [r, n]` says of which ones of their own step."""
@@ -106,10 +106,10 @@ def _sums(which, terms):
     return jnp.matmul(jnp.asarray(which, terms.dtype), terms, precision=lax.Precision.HIGHEST)
 
 
-def _sums_between(log_decay):
-    """gₛ₊₁ + … + gₜ for s <= t, `[..., C, 1] -> [..., C, C]`."""
-    up_to = np.tri(log_decay.shape[-2])
-    return _sums(up_to * jnp.swapaxes(log_decay, -1, -2), jnp.asarray(1 - up_to, log_decay.dtype).T)
+def sums_between(terms: Any) -> Any:
+    """termₛ₊₁ + … + termₜ for s <= t, `[..., C] -> [..., C, C]`."""
+    up_to = np.tri(terms.shape[-1])
+    return _sums(up_to * terms[..., None, :], jnp.asarray(1 - up_to.T, terms.dtype))
 
 
 def _levels(log_decay):

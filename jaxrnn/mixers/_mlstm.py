@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
+from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import select
 from jaxrnn.engine.matrix_scan import matrix_scan
 from jaxrnn.engine.precision import in_compute_dtype
@@ -272,24 +273,34 @@ def _pairwise(
 def _stabilised(start: Any, z: MLSTMWrite, mask: Mask, reset: Reset) -> tuple[Any, Any, Any]:
     """m of every step, and the logarithms of the gates f and i relative to it."""
     log_f, log_i = jax.nn.log_sigmoid(z.f), z.i
-    lowest = jnp.zeros_like(log_i)
     if mask is not None:
         log_f = select(mask, log_f, jnp.zeros_like(log_f))
-        log_i, lowest = (select(mask, leaf, leaf - jnp.inf) for leaf in (log_i, lowest))
-    if reset is not None:
+        log_i = select(mask, log_i, jnp.full_like(log_i, -jnp.inf))
+
+    def before(m):
+        m = jnp.concatenate([start[None], m[:-1]])
         # A fresh memory has m = 0, whatever came before.
-        log_f = select(reset, log_f - jnp.inf, log_f)
-        lowest = select(reset, jnp.zeros_like(lowest), lowest)
+        return m if reset is None else select(reset, jnp.zeros_like(m), m)
 
-    # The maps m ↦ max(f + m, i), composed over ever more steps.
-    sums, largest, reach = log_f, jnp.maximum(log_i, lowest), 1
-    while reach < len(sums):
-        largest = jnp.maximum(sums + _delayed(largest, reach, -jnp.inf), largest)
-        sums, reach = sums + _delayed(sums, reach, 0), 2 * reach
-    m = jnp.maximum(sums + start, largest)
-    before = jnp.concatenate([start[None], m[:-1]])
-    return m, log_f + before - m, log_i - m
+    # Where it is known which of the two is larger, m is a linear recurrence with its derivative.
+    floor = jnp.maximum(log_i, 0)
+    decays = log_f + before(jax.lax.stop_gradient(_largest(start, log_f, log_i, reset))) > floor
+    m = linear_scan(decays, jnp.where(decays, log_f, floor), start, mask=mask, reset=reset, axis=0)
+    return m, log_f + before(m) - m, log_i - m
 
 
-def _delayed(leaf: Any, num_steps: int, start: float) -> Any:
-    return jnp.concatenate([jnp.full_like(leaf[:num_steps], start), leaf[:-num_steps]])
+def _largest(start: Any, log_f: Any, log_i: Any, reset: Reset) -> Any:
+    """mₜ = max(f̃ + mₜ₋₁, ĩ, 0), composed over ever more steps."""
+    floor = jnp.maximum(log_i, jnp.where(log_i > -jnp.inf, 0, log_i))
+    if reset is not None:
+        log_f = select(reset, jnp.full_like(log_f, -jnp.inf), log_f)
+        floor = select(reset, jnp.maximum(floor, 0), floor)
+    reach = 1
+    while reach < len(log_f):
+        floor = jnp.maximum(log_f + _delayed(floor, reach, -jnp.inf), floor)
+        log_f, reach = log_f + _delayed(log_f, reach, 0), 2 * reach
+    return jnp.maximum(log_f + start, floor)
+
+
+def _delayed(leaf: Any, num_steps: int, first: float) -> Any:
+    return jnp.concatenate([jnp.full_like(leaf[:num_steps], first), leaf[:-num_steps]])
