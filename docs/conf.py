@@ -1,5 +1,7 @@
 """The site: the pages of this folder, and a page for each group of public names in api.md."""
 
+import importlib
+import inspect
 import pathlib
 import re
 import shutil
@@ -40,10 +42,10 @@ def group_pages():
 
 def directive(module, name):
     """How a public name is documented: its docstring, and for a package that of the module."""
-    value = getattr(__import__(module, fromlist=[name]), name)
+    value = getattr(importlib.import_module(module), name)
     if isinstance(value, type):
         return f".. autoclass:: {module}.{name}\n   :no-undoc-members:"
-    if hasattr(value, "__path__") or hasattr(value, "__file__"):
+    if inspect.ismodule(value):
         return f"``jr.{name}``\n    .. automodule:: {module}.{name}\n       :no-members:\n"
     kind = "autofunction" if callable(value) else "autodata"
     return f".. {kind}:: {module}.{name}"
@@ -51,6 +53,7 @@ def directive(module, name):
 
 def write_reference(app):
     """Writes a page for each group, so that no name is listed twice in the sources."""
+    del app
     shutil.rmtree(REFERENCE, ignore_errors=True)
     REFERENCE.mkdir()
     toctree = []

@@ -123,8 +123,10 @@ from jaxrnn.mixers import (
     mamba,
     mamba2,
     mlstm,
+    mlstm_block,
     s4,
     self_attention,
+    slstm_block,
 )
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
@@ -205,6 +207,7 @@ __all__ = [
     "mgu",
     "simple_cell",
     "slstm",
+    "slstm_block",
     # Linear cells
     "Timed",
     "diagonal_rnn",
@@ -249,6 +252,7 @@ __all__ = [
     "mamba",
     "mamba2",
     "mlstm",
+    "mlstm_block",
     "s4",
     "self_attention",
     # From one sequence to another

@@ -60,6 +60,15 @@ ROLES = {
         "readout": "ssm.skip norm_scale output_kernel",
     },
     "mlstm": {"input": "write_kernel write_bias read_kernel read_bias gate_kernel gate_bias"},
+    "mlstm_block": {
+        "input": "kernel conv.kernel conv.bias qkv_kernel memory.gate_kernel memory.gate_bias",
+        "readout": "memory.norm_scale skip output_kernel",
+    },
+    "slstm_block": {
+        "input": "conv.kernel conv.bias slstm.kernel slstm.bias",
+        "recurrent": "slstm.recurrent_kernel",
+        "readout": "norm_scale",
+    },
     "gated_delta_net": {
         "input": "key_kernel query_kernel value_kernel gate_kernel",
         "ssm": "log_rate step_bias",

@@ -99,6 +99,20 @@ MODELS: Mapping[str, Model] = {
         "4*D*G*K + 2*D*G + 3*G*K**2 + 3*G*K",
         CHUNKS,
     ),
+    "mlstm_block": Model(
+        "mLSTM block",
+        LAYER,
+        lambda s, **o: jr.mlstm_block(s.H, s.G, **o),
+        "3*D*H + 19*H + 6*H*G + 3*H**2/G",
+        CHUNKS,
+    ),
+    "slstm_block": Model(
+        "sLSTM block",
+        LAYER,
+        lambda s, **o: jr.slstm_block(s.H, s.G, **o),
+        "4*D + 4*(D*H + H**2)/G",
+        "T",
+    ),
     "gated_delta_net": Model(
         "gated DeltaNet",
         LAYER,

@@ -62,65 +62,62 @@ def report(config: Config, results: Results) -> Report:
 
 
 def _found(results: Results) -> list[str]:
-    found = []
-    if results.spelling:
-        one = results.spelling
+    found, (spelling, polyphones, *_) = [], results
+    if spelling:
         found.append(
-            f"g2p-en reads {one.exact:.1%} of {one.words} words as cmudict does, with a phoneme "
-            f"error rate of {one.error_rate:.1%}; states differ by {one.state_difference:.1e}."
+            f"g2p-en reads {spelling.exact:.1%} of {spelling.words} words as cmudict does, with a "
+            f"phoneme error rate of {spelling.error_rate:.1%}; states differ by "
+            f"{spelling.state_difference:.1e}."
         )
-    if results.polyphones:
-        one = results.polyphones
-        found.append(f"{one.sentence} {one.pinyin}")
+    if polyphones:
+        found.append(f"{polyphones.sentence} {polyphones.pinyin}")
     return found
 
 
 def _table(results: Results) -> Table:
+    spelling, polyphones, sleep, speech, _ = results
     rows: list[tuple[str, ...]] = []
-    if results.spelling:
-        one = results.spelling
+    if spelling:
         rows.append(
             (
                 "g2p-en",
                 "embed, gru; embed, gru, dense",
-                f"{one.words} words",
-                f"{one.state_difference:.1e}",
-                f"{one.identical} of {one.words}",
+                f"{spelling.words} words",
+                f"{spelling.state_difference:.1e}",
+                f"{spelling.identical} of {spelling.words}",
             )
         )
-    if results.polyphones:
-        two = results.polyphones
+    if polyphones:
         rows.append(
             (
                 "g2pM",
                 "embed, both ways lstm, dense, dense",
-                f"{two.characters} characters",
-                f"{two.logit_difference:.1e}",
-                f"{two.identical} of {two.characters}",
+                f"{polyphones.characters} characters",
+                f"{polyphones.logit_difference:.1e}",
+                f"{polyphones.identical} of {polyphones.characters}",
             )
         )
-    if results.sleep:
-        three = results.sleep
-        same = int((three.ours == three.theirs).sum())
-        for name, difference in three.differences.items():
-            equal = f"{same} of {three.epochs}" if name == next(iter(three.differences)) else ""
+    if sleep:
+        # The stages are kept of the first classifier alone.
+        same = f"{(sleep.ours == sleep.theirs).sum()} of {sleep.epochs}"
+        answers = [same, *[""] * (len(sleep.differences) - 1)]
+        for (name, difference), answer in zip(sleep.differences.items(), answers, strict=True):
             rows.append(
                 (
                     f"sleepecg {name}",
                     "batch_norm, dense, two both ways gru, dense",
-                    f"3 nights of {three.epochs} epochs",
+                    f"3 nights of {sleep.epochs} epochs",
                     f"{difference:.1e}",
-                    equal,
+                    answer,
                 )
             )
-    if results.speech:
-        four = results.speech
+    if speech:
         rows.append(
             (
                 "silero-vad",
                 "convolutions, lstm, convolution",
-                f"{len(four.probabilities)} frames",
-                f"{four.difference:.1e}",
+                f"{len(speech.probabilities)} frames",
+                f"{speech.difference:.1e}",
                 "",
             )
         )

@@ -52,8 +52,8 @@ def speech(audio: Path | None) -> Speech:
     heard = jax.jit(jax.vmap(lambda window: _hear(state, window)))(_windows(frames))
     hidden = jr.unroll(CELL, params, heard).outputs
     probabilities = np.asarray(_say(state, hidden))
-    step, carry, streamed = jax.jit(lambda carry, x: jr.step(CELL, params, carry, x)), None, []
-    carry = CELL.initial_carry(params)
+    step = jax.jit(lambda carry, x: jr.step(CELL, params, carry, x))
+    carry, streamed = CELL.initial_carry(params), []
     for x in heard:
         carry, h = step(carry, x)
         streamed.append(h)

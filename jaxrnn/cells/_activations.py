@@ -31,6 +31,11 @@ def hard_sigmoid(x: Any, slope: float = 0.2, offset: float = 0.5) -> Any:
     return jnp.clip(slope * x + offset, 0, 1)
 
 
+def identity(x: Any) -> Any:
+    """y = x."""
+    return x
+
+
 def clipped(function: Callable[[Any], Any], clip: float | None) -> Callable[[Any], Any]:
     """The function of its input bounded to [-clip, clip]; itself without a bound."""
     return function if clip is None else partial(_of_bounded, function, clip)

@@ -10,9 +10,12 @@ import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._activations import clipped
+from jaxrnn.cells._norms import standardized
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
+
+_NORM_EPSILON = 1e-5
 
 
 class LSTMNorm(NamedTuple):
@@ -85,7 +88,7 @@ def project(params: LSTMParams, x: Any) -> Any:
     checks.width(x, params.kernel)
     z = x @ params.kernel
     if params.norm is not None:
-        z = _standardize(z) * params.norm.input_scale
+        z = standardized(z, _NORM_EPSILON) * params.norm.input_scale
     return z + params.bias
 
 
@@ -95,7 +98,7 @@ def mix(params: LSTMParams, carry: LSTMCarry, z: Any) -> LSTMMix:
     if params.norm is None:
         return LSTMMix(z + u, params.peephole)
     norm = params.norm
-    gates = z + _standardize(u) * norm.recurrent_scale
+    gates = z + standardized(u, _NORM_EPSILON) * norm.recurrent_scale
     return LSTMMix(gates, params.peephole, norm.cell_scale, norm.cell_offset)
 
 
@@ -112,7 +115,9 @@ def update(carry: LSTMCarry, u: LSTMMix, activations: LSTMActivations = STANDARD
     c = f * c + (input_gate[0] if input_gate else 1 - f) * activations.input(g)
     if u.peephole is not None:
         o = activations.gate(late_o + u.peephole[-c.shape[-1] :] * c)
-    visible = c if u.cell_scale is None else _standardize(c) * u.cell_scale + u.cell_offset
+    visible = c
+    if u.cell_scale is not None:
+        visible = standardized(c, _NORM_EPSILON) * u.cell_scale + u.cell_offset
     return LSTMCarry(h=o * activations.output(visible), c=c)
 
 
@@ -304,8 +309,3 @@ def _initial_norm(num_gates, num_units, dtype):
         jnp.ones(num_units, dtype),
         jnp.zeros(num_units, dtype),
     )
-
-
-def _standardize(x):
-    # The variance in two passes: E[x²] - E[x]², the default of jax.nn, cancels in float32.
-    return jax.nn.standardize(x, variance=jnp.var(x, axis=-1, keepdims=True))

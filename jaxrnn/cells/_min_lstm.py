@@ -61,8 +61,7 @@ def min_lstm(
         Array([1.  , 0.5 , 2.25], dtype=float32)
     """
     checks.positive(num_units, "num_units")
-    if not callable(activation):
-        raise TypeError(f"activation must be a function, got {activation!r}.")
+    checks.function(activation, "activation")
 
     def init(key, num_inputs):
         return MinLSTMParams(

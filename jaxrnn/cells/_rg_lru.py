@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._eigenvalues import open_uniform
 from jaxrnn.cells._linear import LinearCarry, linear_cell, relative_expm1, widened
+from jaxrnn.cells._products import by_block
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Affine, Cell
@@ -44,9 +45,7 @@ class RGLRUStep(NamedTuple):
 def gates(params: RGLRUParams, x: Any, c: float) -> RGLRUStep:
     """The parts of a step, with a scale whose derivative is finite where the gate r is closed."""
     checks.width(x, params.eigenvalue_logit)
-    num_blocks, width, _ = params.gate_kernel.shape
-    blocks = x.reshape(*x.shape[:-1], num_blocks, width)
-    logits = jnp.einsum("...bk,bkg->...bg", blocks, params.gate_kernel)
+    logits = by_block(x, params.gate_kernel)
     r, i = (
         logit.reshape(x.shape) + bias
         for logit, bias in zip(

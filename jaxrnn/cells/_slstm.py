@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._products import by_block
 from jaxrnn.engine import checks, precision
 from jaxrnn.factories import model_factory
 from jaxrnn.types import Cell, Split
@@ -46,10 +47,8 @@ def project(params: SLSTMParams, x: Any) -> Any:
 def mix(params: SLSTMParams, carry: SLSTMCarry, z: Any) -> Any:
     """u = z + h R, `[..., 4*H]`; a head reads only its own units."""
     num_heads, width, _ = params.recurrent_kernel.shape
-    leading = carry.h.shape[:-1]
-    heads = carry.h.reshape(*leading, num_heads, width)
-    u = jnp.einsum("...nk,nkg->...ng", heads, params.recurrent_kernel)
-    gates = jnp.moveaxis(u.reshape(*leading, num_heads, 4, width), -2, -3)
+    u = by_block(carry.h, params.recurrent_kernel)
+    gates = jnp.moveaxis(u.reshape(*u.shape[:-2], num_heads, 4, width), -2, -3)
     return z + gates.reshape(z.shape)
 
 
@@ -81,6 +80,7 @@ def initial_carry(params: SLSTMParams, batch_shape: tuple[int, ...] = ()) -> SLS
     shape, dtype = (*batch_shape, num_heads * width), precision.compute_dtype(params)
     # One array for each leaf: a carry that holds the same array twice cannot be donated.
     h, c, n = (jnp.zeros(shape, dtype) for _ in range(3))
+    # A sum, as jax2onnx reads it, and not `jnp.full` (.ci/traced_to_onnx.py).
     return SLSTMCarry(h, c, n, _BELOW_EVERY_GATE + jnp.zeros(shape, dtype))
 
 

@@ -101,8 +101,8 @@ def _decayed_product(readers, decay, matrix):
 
 def _sums(which, terms):
     """The sum of the terms that each row of zeros and ones says, `[..., C, C] -> [..., C, G]`."""
-    # A sum is compiled as quickly as nothing else by a product, whose default precision on
-    # accelerators has too few digits for an exponent.
+    # Products compile faster than running sums. Their default precision on accelerators has too
+    # few digits for an exponent.
     return jnp.matmul(jnp.asarray(which, terms.dtype), terms, precision=lax.Precision.HIGHEST)
 
 
@@ -130,7 +130,7 @@ def _levels(log_decay):
 
 
 def _channel_products(readers, key, levels, per_step):
-    """Products of r readers and n keys a step, `[..., C*r, C*n]`, right where the key is earlier."""
+    """Products of r readers and n keys in each step, `[..., C*r, C*n]`, where the key is earlier."""
     num_rows, num_columns = readers.shape[-2], key.shape[-2]
 
     def by_step(leaf, count):

@@ -51,8 +51,8 @@ def matrix_scan(
         value: `[T, ..., V]`, or `[T, ..., n, V]`.
         log_decay: g, `[T, ...]`, or `[T, ..., K]` with one for each key channel; T may be 1. It is
             not positive: above 0 its exponentials may overflow; -inf forgets. None decays nothing.
-        erase: `[T, ..., K]`, or `[T, ..., n, K]`: what it finds in the memory is taken off the value
-            before it is written. None erases nothing.
+        erase: `[T, ..., K]`, or `[T, ..., n, K]`: what it finds in the memory is taken off the
+            value before it is written. None erases nothing.
         state: the memory before the first step, `[..., K, V]`; None is `initial`.
         initial: the memory that a reset returns to, broadcast against `state`; None is zero.
         mask: bool `[T, ...]` over any of the leading axes; False keeps the memory and gives y = 0.
@@ -170,7 +170,7 @@ def _time_after_rows(leaf):
 
 
 def _steps_of(query, key, value, log_decay, erase):
-    """The axes of time and rows, and the steps `[T, B, H, ...]`: B is all rows but the last axis."""
+    """The axes of time and rows, and the steps `[T, B, H, ...]`, where H is the last axis of rows."""
     given = {"query": query, "key": key, "value": value, "log_decay": log_decay, "erase": erase}
     given = {name: checks.array(leaf, name) for name, leaf in given.items() if leaf is not None}
     if given["query"].ndim < 2:
@@ -217,7 +217,7 @@ def _fitted(leaf, shared, features, name):
 
 
 def _in_two_axes(leaf, shared):
-    """`[T, *rows, ...]` as `[T, B, H, ...]`, where H, and B if all its axes are shared, may be 1."""
+    """`[T, *rows, ...]` as `[T, B, H, ...]`; H, or all axes that make up B, may be 1 to be shared."""
     num_steps, *lead, heads = (*shared, 1) if len(shared) == 1 else shared
     features = leaf.shape[len(shared) :]
     own = leaf.shape[1 : len(shared)] or (1,)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import GRUParams, LSTMParams, gru, lstm
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.layers import (
@@ -51,7 +52,9 @@ def from_equinox(module: Any) -> Imported:
 
     if not isinstance(module, eqx.Module):
         raise TypeError(f"module must be a module of equinox, got {module!r}")
-    return Imported(*_read(module))
+    model, params = _read(module)
+    check_params(model, params, None)
+    return Imported(model, params)
 
 
 def _read(module: Any) -> tuple[Model, Params]:
@@ -123,7 +126,9 @@ def to_equinox(model: Model, params: Params) -> Any:
         Any function of the parameters can be traced through this one.
 
     Raises:
-        ValueError: The model or an option of it has no counterpart in equinox.
+        TypeError: The parameters are those of another model.
+        ValueError: The model or an option of it has no counterpart in equinox, or the parameters
+            have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -132,14 +137,20 @@ def to_equinox(model: Model, params: Params) -> Any:
         >>> module(jnp.ones(3), jnp.zeros(4)).shape
         (4,)
     """
+    check_params(model, params, None)
+    return _write(model, params)
+
+
+def _write(model: Model, params: Params) -> Any:
     from equinox import nn
 
+    check_params(model, params, None)
     factory, options = made_by(model)
     arrays: Any = params
     key = jax.random.key(0)
     if factory == "serial":
         layers = zip(options["layers"], params, strict=True)
-        return nn.Sequential([to_equinox(*one) for one in layers])
+        return nn.Sequential([_write(*one) for one in layers])
     if factory in ("lstm", "gru"):
         check_options(model, {"num_units"}, "equinox")
         kind = nn.LSTMCell if factory == "lstm" else nn.GRUCell

@@ -71,7 +71,8 @@ def export_model(
         TypeError: `model` is neither a Cell nor a Layer.
         ValueError: The parameters are not those of the model; `x` is not one step; a platform is
             not known; or the model needs to know T, as `newton` and `associative` do.
-        ImportError: flatbuffers is not installed; `pip install 'jaxrnn[serving]'` installs it.
+        ImportError: flatbuffers is not installed; `pip install '.[files]'` in a checkout
+            installs it.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr

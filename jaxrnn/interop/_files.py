@@ -43,7 +43,7 @@ def save_params(path: Any, params: Params, model: Model | None = None) -> None:
     Raises:
         TypeError: A leaf is not an array of numbers that safetensors can hold.
         ValueError: Two leaves have the same name, or one is named `__metadata__`.
-        ImportError: safetensors is not installed; `pip install 'jaxrnn[files]'` installs it.
+        ImportError: safetensors is not installed; `pip install '.[files]'` installs it.
 
     Example:
         >>> import jax, jaxrnn as jr, tempfile
@@ -94,7 +94,7 @@ def load_params(path: Any, like: Params) -> Params:
             `like` is not an array or a shape.
         ValueError: The file is damaged or no safetensors file; an array is missing, left over or of
             another shape; or an array is float64 where JAX computes in float32.
-        ImportError: safetensors is not installed; `pip install 'jaxrnn[files]'` installs it.
+        ImportError: safetensors is not installed; `pip install '.[files]'` installs it.
 
     Example:
         See `save_params`.
@@ -134,7 +134,8 @@ def _as_array(leaf: Any, name: str) -> np.ndarray:
             f"params must have arrays of {', '.join(map(str, DTYPES.values()))} as leaves, got "
             f"{leaf!r} for {name!r}"
         )
-    return np.asarray(leaf)
+    # A transposed view lies in another order in memory, and safetensors writes memory as it lies.
+    return np.asarray(leaf, order="C")
 
 
 def _read(stored: dict[str, Any], name: str) -> np.ndarray:

@@ -2,10 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import jax.nn as jnn
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop import _flax_layouts as layouts
+from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._models import check_options, made_by
 from jaxrnn.types import Model, Params
 
@@ -48,8 +51,9 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         `LinenModel(module, variables)`. A mask is given to the module as `seq_lengths`.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: The model, or an option of it, has no counterpart in linen, or no factory made
-            it; the error names the option.
+            it; the error names the option. Or the parameters have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -61,6 +65,8 @@ def to_flax(model: Model, params: Params) -> LinenModel:
     """
     from flax import linen, traverse_util
 
+    check_params(model, params, None)
+
     def make(name, num_inputs, *sizes, **options):
         del num_inputs
         return getattr(linen, name)(*sizes, **options)
@@ -69,7 +75,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         return linen.Sequential(parts)
 
     writer = _Writer(layouts.LINEN, make, sequential, "Dense", "layers_{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     return LinenModel(
         written.module, {"params": traverse_util.unflatten_dict(written.arrays, sep="/")}
     )
@@ -91,6 +97,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         The module, which holds the parameters.
 
     Raises:
+        TypeError: The parameters are those of another model.
         ValueError: As `to_flax` raises, or a `recurrent_bias` is not zero.
 
     Example:
@@ -102,6 +109,7 @@ def to_nnx(model: Model, params: Params) -> Any:
     """
     from flax import nnx
 
+    check_params(model, params, None)
     rngs = nnx.Rngs(0)
 
     def make(name, num_inputs, *sizes, **options):
@@ -114,7 +122,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         return nnx.Sequential(*parts)
 
     writer = _Writer(layouts.NNX, make, sequential, "Linear", "layers/{}")
-    written = writer.whole(model, params)
+    written = writer.checked(model, params)
     for path, array in written.arrays.items():
         part = written.module
         for name in path.split("/"):
@@ -152,6 +160,11 @@ class _Writer:
             "lift": (self._lift, {"function", "num_outputs"}),
         }
 
+    def checked(self, model, params):
+        """The model as one module, if the parameters are its own."""
+        check_params(model, params, None)
+        return self.whole(model, params)
+
     def whole(self, model, params):
         """The model as one module."""
         written = self.parts(model, params)
@@ -181,6 +194,9 @@ class _Writer:
         num_inputs = params.kernel.shape[0]
         # None is the dtype of the parameters; nnx's SimpleCell would compute in float32.
         dtypes = {"param_dtype": params.kernel.dtype, "dtype": None}
+        if self._layouts is layouts.NNX:
+            # It makes arrays at once, and orthogonal ones cannot be made in half precision.
+            options["recurrent_kernel_init"] = jnn.initializers.zeros
         cell = self._make(name, num_inputs, num_units, **dtypes, **options)
         return _Written(cell, dict(layouts.write_cell(params, self._layouts[name])))
 
@@ -211,7 +227,7 @@ class _Writer:
         )
         # The step adds 1 to the forget gate, the third block there.
         recurrent_bias = -jnp.repeat(jnp.array([0, 0, 1, 0], params.bias.dtype), num_units)
-        kernel, recurrent_kernel, bias = map(_as_conv, params)
+        kernel, recurrent_kernel, bias = (regrouped(leaf, "ifgo", "igfo") for leaf in params)
         arrays = {
             **{"ih/kernel": kernel, "ih/bias": bias},
             **{"hh/kernel": recurrent_kernel, "hh/bias": recurrent_bias},
@@ -294,9 +310,3 @@ def _below(name, arrays):
 
 def _activations(options):
     return {"activation_fn": options["activation"], "gate_fn": options["gate_activation"]}
-
-
-def _as_conv(leaf):
-    """Gates i, f, g, o in the order i, g, f, o."""
-    i, f, g, o = jnp.split(leaf, 4, axis=-1)
-    return jnp.concatenate([i, g, f, o], axis=-1)

@@ -18,10 +18,12 @@ from jaxrnn.cells import (
     gru,
     lstm,
 )
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.interop import _flax_layouts as layouts
+from jaxrnn.interop._flax_options import check_read, place, unsupported
 from jaxrnn.interop._gates import regrouped
-from jaxrnn.interop._imported import Arrays, Imported
+from jaxrnn.interop._imported import Imported
 from jaxrnn.interop._models import made_by
 from jaxrnn.layers import (
     DenseParams,
@@ -39,23 +41,6 @@ from jaxrnn.layers import (
     serial,
 )
 from jaxrnn.types import Cell, Model
-
-# Options that say nothing about the function: sizes that the arrays have too, how parameters are
-# made, how a loop is compiled, and what the parts of a module are.
-_WITHOUT_MEANING = {
-    *("name", "parent", "rngs", "keep_rngs", "deterministic", "rng_collection"),
-    *("features", "in_features", "hidden_features", "out_features", "num_features"),
-    *("kernel_init", "recurrent_kernel_init", "bias_init", "scale_init", "embedding_init"),
-    *("param_dtype", "unroll", "state_axes", "use_fast_variance"),
-    *("cell", "layers", "forward_rnn", "backward_rnn"),
-}
-_ADVICE = {
-    "time_major": "import it with time_major=False and pass time_major=True to unroll",
-    "return_carry": "inside a Sequential only outputs are passed on",
-    "dtype": "unroll computes in the dtype of the parameters, and in float32 at least",
-    "carry_init": "import it without, and pass the carry to unroll",
-    "keep_order": "unroll returns outputs in the order of xs; flip them where they are used",
-}
 
 
 def from_flax(
@@ -104,41 +89,17 @@ def from_flax(
     from flax import linen, nnx
 
     if isinstance(module, linen.Module):
-        reader = _Reader(_linen_arrays(variables), layouts.LINEN, linen.Module, shape)
+        reader = _Reader(layouts.linen_arrays(variables), layouts.LINEN, linen.Module, shape)
     elif isinstance(module, nnx.Module):
         if variables is not None:
             raise TypeError("variables must be None for an nnx module, which holds its parameters")
-        reader = _Reader(_nnx_arrays(module), layouts.NNX, nnx.Module, shape)
+        reader = _Reader(layouts.nnx_arrays(module), layouts.NNX, nnx.Module, shape)
     else:
         raise TypeError(f"module must be a module of flax.linen or flax.nnx, got {module!r}")
     model, params = reader.read(module, "")
     reader.finish()
+    check_params(model, params, None)
     return Imported(model, params)
-
-
-def _linen_arrays(variables: Any) -> Arrays:
-    from flax import core, linen, traverse_util
-
-    if not isinstance(variables, Mapping):
-        raise TypeError(
-            f"variables must be those of the linen module, {{'params': ...}}, got {variables!r}"
-        )
-    others = sorted(name for name, held in variables.items() if jax.tree.leaves(held))
-    if set(others) - {"params"}:
-        raise ValueError(f"variables must hold 'params' and nothing else, got {', '.join(others)}")
-    params = linen.meta.unbox(variables.get("params", {}))
-    return Arrays(traverse_util.flatten_dict(core.unfreeze(params), sep="/"), "the linen module")
-
-
-def _nnx_arrays(module: Any) -> Arrays:
-    from flax import nnx
-
-    _, params, _, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
-    left = ["/".join(map(str, path)) for path, _ in nnx.to_flat_state(others)]
-    if left:
-        raise ValueError(f"the nnx module has variables that are not nnx.Param: {', '.join(left)}")
-    arrays = {"/".join(map(str, path)): leaf[...] for path, leaf in nnx.to_flat_state(params)}
-    return Arrays(arrays, "the nnx module")
 
 
 class _Reader:
@@ -172,7 +133,7 @@ class _Reader:
         kind = type(module).__name__
         if not type(module).__module__.startswith("flax.") or kind not in self._readers:
             raise ValueError(
-                f"{_place(path)} must be one of {', '.join(self._readers)} of flax, got {kind}; "
+                f"{place(path)} must be one of {', '.join(self._readers)} of flax, got {kind}; "
                 "read the parts of a module of your own one by one, each with its variables"
             )
         return self._readers[kind](module, path)
@@ -188,21 +149,20 @@ class _Reader:
         return layouts.read_cell(self._arrays, path, layout, num_units, num_gates)
 
     def _elman(self, module, path):
-        _check_options(module, path, "activation_fn", "residual")
+        check_read(module, path, "activation_fn", "residual")
         params = ElmanParams(*self._cell(module, path, 1))
         if module.residual:
             shortcut = np.eye(_num_units(module), dtype=params.bias.dtype)
             params = params._replace(recurrent_kernel=params.recurrent_kernel + shortcut)
-        model = elman(_num_units(module), module.activation_fn, **_dtype(params))
-        return model, params
+        return elman(_num_units(module), module.activation_fn, **_dtype(params)), params
 
     def _lstm(self, module, path):
-        _check_options(module, path, "activation_fn", "gate_fn")
+        check_read(module, path, "activation_fn", "gate_fn")
         params = LSTMParams(*self._cell(module, path, 4))
         return lstm(_num_units(module), **_activations(module), **_dtype(params)), params
 
     def _gru(self, module, path):
-        _check_options(module, path, "activation_fn", "gate_fn")
+        check_read(module, path, "activation_fn", "gate_fn")
         leaves = self._cell(module, path, 3)
         num_units = _num_units(module)
         if self._layouts is layouts.LINEN:
@@ -214,10 +174,10 @@ class _Reader:
         return gru(num_units, **_activations(module), **_dtype(params)), params
 
     def _conv_lstm(self, module, path):
-        _check_options(module, path, "kernel_size", "use_bias")
+        check_read(module, path, "kernel_size", "use_bias")
         if self._shape is None:
             raise ValueError(
-                f"shape must be given, the spatial axes of what {_place(path)} reads, because a "
+                f"shape must be given, the spatial axes of what {place(path)} reads, because a "
                 "ConvLSTMCell does not know them"
             )
         self._shape_was_read = True
@@ -227,10 +187,8 @@ class _Reader:
         # The step adds 1 to the forget gate, the third block here.
         bias = np.repeat(np.array([0, 0, 1, 0], kernel.dtype), num_units)
         if module.use_bias:
-            biases = (
-                self._arrays.take(f"{path}{name}/bias", 4 * num_units) for name in ("ih", "hh")
-            )
-            input_bias, recurrent_bias = biases
+            names = f"{path}ih/bias", f"{path}hh/bias"
+            input_bias, recurrent_bias = (self._arrays.take(name, 4 * num_units) for name in names)
             bias = input_bias + (recurrent_bias + bias)
         leaves = (regrouped(leaf, "igfo", "ifgo") for leaf in (kernel, recurrent_kernel, bias))
         params = ConvLSTMParams(*leaves)
@@ -240,9 +198,9 @@ class _Reader:
         return model, params
 
     def _rnn(self, module, path):
-        _check_options(module, path, "reverse", "keep_order", "return_carry")
+        check_read(module, path, "reverse", "keep_order", "return_carry")
         if module.reverse and not module.keep_order:
-            raise _unsupported(path, module, "keep_order", True)
+            raise unsupported(path, module, "keep_order", True)
         cell, params = self._cell_of(module, path)
         return recurrent(cell, reverse=True) if module.reverse else cell, params
 
@@ -250,18 +208,18 @@ class _Reader:
         below = self._below(rnn.cell, "cell", path)
         model, params = self.read(rnn.cell, below)
         if not isinstance(model, Cell):
-            raise ValueError(f"{_place(below)} must be a cell, got {type(rnn.cell).__name__}")
+            raise ValueError(f"{place(below)} must be a cell, got {type(rnn.cell).__name__}")
         return model, params
 
     def _bidirectional(self, module, path):
-        _check_options(module, path, "merge_fn", "return_carry")
+        check_read(module, path, "merge_fn", "return_carry")
         models, params = {}, {}
         for name in ("forward", "backward"):
             rnn = getattr(module, f"{name}_rnn")
             if type(rnn).__name__ != "RNN":
-                raise ValueError(f"{name}_rnn of {_place(path)} must be an RNN, got {rnn}")
+                raise ValueError(f"{name}_rnn of {place(path)} must be an RNN, got {rnn}")
             # What it says of order and time is not used: its caller says it again.
-            _check_options(rnn, path, "reverse", "keep_order", "return_carry", "time_major")
+            check_read(rnn, path, "reverse", "keep_order", "return_carry", "time_major")
             below = self._below(rnn, f"{name}_rnn", path)
             models[name], params[name] = self._cell_of(rnn, below)
         default = inspect.signature(type(module).__init__).parameters["merge_fn"].default
@@ -272,7 +230,7 @@ class _Reader:
         return bidirectional(**models, merge=merge), Directions(**params)
 
     def _dense(self, module, path):
-        _check_options(module, path, "use_bias")
+        check_read(module, path, "use_bias")
         kernel = self._arrays.take(f"{path}kernel", None, None)
         num_outputs = kernel.shape[1]
         bias = self._arrays.take(f"{path}bias", num_outputs) if module.use_bias else None
@@ -280,16 +238,16 @@ class _Reader:
         return dense(num_outputs, use_bias=module.use_bias, **_dtype(params)), params
 
     def _embed(self, module, path):
-        _check_options(module, path)
+        check_read(module, path)
         params = EmbedParams(self._arrays.take(f"{path}embedding", None, module.features))
         return embed(module.features, **_dtype(params)), params
 
     def _layer_norm(self, module, path):
-        _check_options(module, path, "epsilon", "use_scale", "use_bias")
+        check_read(module, path, "epsilon", "use_scale", "use_bias")
         used = {"scale": module.use_scale, "bias": module.use_bias}
         leaves = {name: self._arrays.take(path + name, None) for name in used if used[name]}
         if not leaves:
-            raise _unsupported(path, module, "use_scale", True)
+            raise unsupported(path, module, "use_scale", True)
         width, dtype = next((leaf.size, leaf.dtype) for leaf in leaves.values())
         params = LayerNormParams(
             leaves.get("scale", np.ones(width, dtype)), leaves.get("bias", np.zeros(width, dtype))
@@ -297,20 +255,20 @@ class _Reader:
         return layer_norm(module.epsilon, **_dtype(params)), params
 
     def _rms_norm(self, module, path):
-        _check_options(module, path, "epsilon")
+        check_read(module, path, "epsilon")
         params = RMSNormParams(self._arrays.take(f"{path}scale", None))
         return rms_norm(module.epsilon, **_dtype(params)), params
 
     def _dropout(self, module, path):
-        _check_options(module, path, "rate")
+        check_read(module, path, "rate")
         return dropout(float(module.rate)), ()
 
     def _sequential(self, module, path):
-        _check_options(module, path)
+        check_read(module, path)
         models, params = [], []
         for index, part in enumerate(module.layers):
             is_function = not isinstance(part, self._module_class) and callable(part)
-            if is_function and models and _is_dense_without_activation(models[-1]):
+            if is_function and models and _takes_activation(models[-1], part):
                 options = {**made_by(models[-1]).options, "activation": part}
                 models[-1] = dense(**options)
                 continue
@@ -325,9 +283,9 @@ class _Reader:
     def _part(self, part, path):
         kind = type(part).__name__
         if kind.endswith("Cell"):
-            raise ValueError(f"{_place(path)} must be an RNN of a cell in a Sequential, got {kind}")
+            raise ValueError(f"{place(path)} must be an RNN of a cell in a Sequential, got {kind}")
         if getattr(part, "return_carry", False):
-            raise _unsupported(path, part, "return_carry", False)
+            raise unsupported(path, part, "return_carry", False)
         return self.read(part, path)
 
     def _part_name(self, index):
@@ -338,9 +296,16 @@ class _Reader:
         return f"{path}{getattr(part, 'name', None) or name}/"
 
 
-def _is_dense_without_activation(model):
-    made = made_by(model)
-    return made.factory == "dense" and made.options["activation"] is None
+def _takes_activation(model, function):
+    """Whether it is a dense layer without one, and the function keeps the number of outputs."""
+    factory, options = made_by(model)
+    if factory != "dense" or options["activation"] is not None:
+        return False
+    outputs = jax.ShapeDtypeStruct((options["num_outputs"],), options["param_dtype"])
+    try:
+        return jax.eval_shape(function, outputs).shape == outputs.shape
+    except Exception:  # Of one that reads more axes than a step has, which `lift` says.
+        return False
 
 
 def _num_units(module):
@@ -355,33 +320,3 @@ def _dtype(params):
     """The option `param_dtype`, if it is not the usual one."""
     dtype = jax.tree.leaves(params)[0].dtype
     return {} if dtype == np.float32 else {"param_dtype": getattr(jnp, dtype.name)}
-
-
-def _check_options(module, path, *read):
-    """Raises for an option that is neither read, nor without meaning here, nor at its default."""
-    for name, parameter in inspect.signature(type(module).__init__).parameters.items():
-        if parameter.default is parameter.empty or name in _WITHOUT_MEANING or name in read:
-            continue
-        value = getattr(module, name, parameter.default)
-        if name == "dtype":
-            # None is that of the parameters.
-            if value is not None and jnp.dtype(value) != jnp.dtype(module.param_dtype):
-                raise _unsupported(path, module, name, jnp.dtype(module.param_dtype))
-        elif value != parameter.default:
-            raise _unsupported(path, module, name, parameter.default)
-
-
-def _unsupported(path, module, name, supported):
-    advice = f": {_ADVICE[name]}" if name in _ADVICE else ""
-    return ValueError(
-        f"{name} of {_place(path)}, {type(module).__name__}, must be {_word(supported)}, "
-        f"got {_word(getattr(module, name))}{advice}"
-    )
-
-
-def _word(value):
-    return getattr(value, "__name__", None) or repr(value)
-
-
-def _place(path):
-    return f"the part at {path.rstrip('/')!r}" if path else "module"

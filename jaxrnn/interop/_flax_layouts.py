@@ -1,8 +1,9 @@
-"""Where flax keeps the parameters of its cells: names of dense layers, and order of the gates."""
+"""Where flax keeps parameters: names of arrays, and for cells the order of the gates."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -51,6 +52,33 @@ def mean_of_directions(forward: Any, backward: Any) -> Any:
 
 # What joins two directions, by the names that `bidirectional` has; theirs for "concat" is private.
 MERGES = {"sum": jnp.add, "mean": mean_of_directions}
+
+
+def linen_arrays(variables: Any) -> Arrays:
+    """The parameters of a linen module by their paths, `layers_0/kernel`."""
+    from flax import core, linen, traverse_util
+
+    if not isinstance(variables, Mapping):
+        raise TypeError(
+            f"variables must be those of the linen module, {{'params': ...}}, got {variables!r}"
+        )
+    others = sorted(name for name, held in variables.items() if jax.tree.leaves(held))
+    if set(others) - {"params"}:
+        raise ValueError(f"variables must hold 'params' and nothing else, got {', '.join(others)}")
+    params = linen.meta.unbox(variables.get("params", {}))
+    return Arrays(traverse_util.flatten_dict(core.unfreeze(params), sep="/"), "the linen module")
+
+
+def nnx_arrays(module: Any) -> Arrays:
+    """The parameters of an nnx module by their paths, `layers/0/kernel`."""
+    from flax import nnx
+
+    _, params, _, others = nnx.split(module, nnx.Param, nnx.RngState, ...)
+    left = ["/".join(map(str, path)) for path, _ in nnx.to_flat_state(others)]
+    if left:
+        raise ValueError(f"the nnx module has variables that are not nnx.Param: {', '.join(left)}")
+    arrays = {"/".join(map(str, path)): leaf[...] for path, leaf in nnx.to_flat_state(params)}
+    return Arrays(arrays, "the nnx module")
 
 
 def read_cell(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams
+from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
 from jaxrnn.interop._models import check_options, made_by
@@ -38,6 +39,7 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
         `Imported(model, params)`.
 
     Raises:
+        TypeError: `params` has something else than mappings of arrays.
         ValueError: An array is missing, left over or of another shape, or the model or an option of
             it has no counterpart in haiku.
 
@@ -53,6 +55,13 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
         >>> bool(jnp.allclose(ys, net.apply(theirs, None, jnp.ones((2, 5, 3))), atol=1e-6))
         True
     """
+    if not isinstance(params, Mapping) or not all(
+        isinstance(module, Mapping) for module in params.values()
+    ):
+        raise TypeError(
+            "params must be a mapping from paths of modules to mappings of arrays, as "
+            "hk.transform(...).init makes them"
+        )
     arrays = {
         f"{path}/{name}": kept_by_jax(np.asarray(array), f"{path}/{name}")
         for path, module in params.items()
@@ -61,6 +70,7 @@ def from_haiku(params: Mapping[str, Any], model: Model, paths: Paths) -> Importe
     checked = Arrays(arrays, "the parameters of haiku")
     read = _read(model, checked, paths)
     checked.finish()
+    check_params(model, read, None)
     return Imported(model, read)
 
 
@@ -77,7 +87,9 @@ def to_haiku(model: Model, params: Params, paths: Paths) -> dict[str, dict[str, 
         f of an LSTM, from which 1 is taken away and to which haiku adds it.
 
     Raises:
-        ValueError: The model or an option of it has no counterpart in haiku.
+        TypeError: The parameters are those of another model.
+        ValueError: The model or an option of it has no counterpart in haiku, or the parameters have
+            other shapes.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -86,6 +98,7 @@ def to_haiku(model: Model, params: Params, paths: Paths) -> dict[str, dict[str, 
         >>> sorted(jr.interop.to_haiku(cell, params, "gru")["gru"])
         ['b', 'w_h', 'w_i']
     """
+    check_params(model, params, None)
     written: dict[str, dict[str, Any]] = {}
     for path, arrays in _write(model, params, paths):
         if path in written:

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrnn.cells._activations import identity
 from jaxrnn.interop._imported import Arrays, Imported
-from jaxrnn.interop._keras_layer import KerasLayer, identity
+from jaxrnn.interop._keras_layer import ACTIVATIONS, KerasLayer
 from jaxrnn.interop._keras_recurrent import CELLS, Part, read_bidirectional, read_recurrent
 from jaxrnn.layers import (
     BatchNormParams,
@@ -96,17 +97,72 @@ def layers_of(source: Any) -> list[KerasLayer]:
             "its layers one by one, or as a keras.Sequential"
         )
     if hasattr(source, "layers"):
-        check_chain(source.get_config())
+        config = source.get_config()
+        _check_all_are_layers(config, {layer.name for layer in source.layers})
+        check_chain(config)
         return [layer for part in source.layers for layer in layers_of(part)]
     if not source.built:
         raise ValueError(f"source must be built, so that it has arrays, got {source!r}")
     from keras import ops
 
+    for part in _inside(source):
+        _check_code(part)
     states = None
-    if getattr(source, "stateful", False) and source.states[0] is not None:
-        states = [ops.convert_to_numpy(state.value) for state in source.states]
+    if getattr(source, "stateful", False) and source.states and source.states[0] is not None:
+        states = _values(source.states)
     weights = [ops.convert_to_numpy(weight.value) for weight in source.weights]
     return [KerasLayer(type(source).__name__, source.get_config(), weights, states)]
+
+
+def _values(states: Any) -> Any:
+    """States as arrays; stacked cells have a list for each."""
+    from keras import ops
+
+    if isinstance(states, list | tuple):
+        return [_values(state) for state in states]
+    return ops.convert_to_numpy(states.value)
+
+
+def _inside(source: Any) -> Iterator[Any]:
+    """A layer, and the layers and cells that it is made of."""
+    yield source
+    for name in ("cell", "layer", "forward_layer", "backward_layer"):
+        if hasattr(source, name):
+            yield from _inside(getattr(source, name))
+    for cell in getattr(source, "cells", ()):
+        yield from _inside(cell)
+
+
+def _check_code(part: Any) -> None:
+    """Raises if a part is not what its name says: a class, or a function, that is not of keras."""
+    from keras import activations
+
+    if not type(part).__module__.startswith("keras."):
+        raise ValueError(
+            f"{type(part).__name__} {part.name!r} is a class of its own, whose `call` can be "
+            "anything, though keras has a class of that name or it has none: it cannot be read"
+        )
+    for option in ("activation", "recurrent_activation"):
+        function = getattr(part, option, None)
+        name = activations.serialize(function) if callable(function) else None
+        # All that keras keeps of a function is its name.
+        known = activations.get(name) if isinstance(name, str) else function
+        if function is not known and function is not ACTIVATIONS.get(name):
+            raise ValueError(
+                f"{type(part).__name__} {part.name!r} has the {option} {name!r} which is not "
+                f"keras.activations.{name} but {function!r}"
+            )
+
+
+def _check_all_are_layers(config: Mapping[str, Any], names: set[str]) -> None:
+    """Raises if a model has operations between its layers, other than those of masks."""
+    for entry in config["layers"]:
+        name = entry["config"].get("name")
+        if entry["class_name"] not in MASKS | {"InputLayer"} and name not in names:
+            raise ValueError(
+                f"{entry['class_name']} {name!r} is an operation, which cannot be read; write it "
+                "as a layer, such as keras.layers.Activation, or apply it outside of the model"
+            )
 
 
 def check_chain(config: Mapping[str, Any]) -> None:
@@ -118,26 +174,54 @@ def check_chain(config: Mapping[str, Any]) -> None:
     for layer in config["layers"]:
         if layer["class_name"] in MASKS:
             continue
-        read, name = sorted(set(_sources(layer.get("inbound_nodes", [])))), layer["config"]["name"]
-        if read and read != [before]:
-            raise ValueError(f"the layers must be a chain, but {name!r} reads {', '.join(read)}")
+        nodes, name = layer.get("inbound_nodes", []), layer["config"]["name"]
+        _check_call(nodes, name)
+        read = sorted(set(_sources(nodes)))
+        if read and read != [(before, 0)]:
+            raise ValueError(f"the layers must be a chain, but {name!r} reads {_shown(read)}")
         before = name
     outputs = sorted(set(_sources(config.get("output_layers", []))))
-    if outputs and outputs != [before]:
-        raise ValueError(f"the layer {before!r} must be the one output, got {', '.join(outputs)}")
+    if outputs and outputs != [(before, 0)]:
+        raise ValueError(f"the layer {before!r} must be the one output, got {_shown(outputs)}")
 
 
-def _sources(node: Any) -> Iterator[str]:
-    """The names of layers in a node of a graph: lists that begin with a name and two ints."""
+def _shown(read: list[tuple[str, int]]) -> str:
+    """Outputs of layers, of which the states of a recurrent one have a number above 0."""
+    return ", ".join(f"output {number} of {name}" if number else name for name, number in read)
+
+
+def _sources(node: Any) -> Iterator[tuple[str, int]]:
+    """Layers in a node of a graph, and which output of each: lists of a name and two ints."""
     if isinstance(node, Mapping):
         node = [part for key, part in node.items() if key != "mask"]
     if not isinstance(node, list | tuple):
         return
     if len(node) >= 3 and isinstance(node[0], str) and isinstance(node[1], int):
-        yield node[0]
+        yield node[0], node[2]
+        yield from _sources(node[3:])
         return
     for part in node:
         yield from _sources(part)
+
+
+def _check_call(node: Any, name: str) -> None:
+    """Raises if a layer was called with more than its inputs and a mask."""
+    if isinstance(node, list | tuple):
+        for part in node:
+            _check_call(part, name)
+        return
+    if not isinstance(node, Mapping) or "keras_history" in node.get("config", ()):
+        return
+    # The options are at the end of a list in the files of keras 2, and have a name in keras 3.
+    options = node.get("kwargs", {} if "args" in node else node)
+    for option, value in options.items():
+        if option != "mask" and value not in (None, False):
+            advice = {"initial_state": "; pass it as `carry` of `unroll`"}.get(option, "")
+            raise ValueError(
+                f"{name!r} is called with {option}, which cannot be represented{advice}"
+            )
+    if any(argument is not None for argument in node.get("args", ())[1:]):
+        raise ValueError(f"{name!r} is called with more than its inputs, which cannot be read")
 
 
 def _with_all_carries(parts: list[Part]) -> list[Part]:
@@ -163,11 +247,12 @@ def _read(layer: KerasLayer) -> Iterator[Part]:
         # It takes a sequence for a batch, so its layer must not be one that reads sequences.
         yield _read_stateless(layer.inner(config["layer"], layer.weights))
     elif name == "RNN" and config["cell"]["class_name"] == "StackedRNNCells":
-        weights = list(layer.weights)
-        for cell in config["cell"]["config"]["cells"]:
-            count = 3 if cell["config"].get("use_bias") else 2
+        weights, cells = list(layer.weights), config["cell"]["config"]["cells"]
+        states = layer.states or [None] * len(cells)
+        for cell, state in zip(cells, states, strict=True):
+            count = 2 + cell["config"].get("use_bias", True)
             one = {**config, "cell": cell}
-            yield read_recurrent(layer._replace(config=one, weights=weights[:count], states=None))
+            yield read_recurrent(layer._replace(config=one, weights=weights[:count], states=state))
             del weights[:count]
     elif name in CELLS or name == "RNN":
         yield read_recurrent(layer)
@@ -185,7 +270,8 @@ def _read_stateless(layer: KerasLayer) -> Part:
         kernel = arrays.take("kernel", None, config["units"])
         bias = arrays.take("bias", config["units"]) if config["use_bias"] else None
         function = layer.function("activation", "linear")
-        model = dense(config["units"], function, use_bias=config["use_bias"])
+        activation = None if function is identity else function
+        model = dense(config["units"], activation, use_bias=config["use_bias"])
         return Part(model, DenseParams(kernel, bias))
     if name == "Embedding":
         table = layer.arrays("table").take("table", config["input_dim"], config["output_dim"])
@@ -196,7 +282,7 @@ def _read_stateless(layer: KerasLayer) -> Part:
         return Part(dropout(config["rate"], variational=name == "SpatialDropout1D"), ())
     if name in ("Activation", "ReLU", "Softmax"):
         layer.refuse(max_value=None, negative_slope=0.0, threshold=0.0, axis=-1)
-        return Part(lift(layer.function("activation", name.lower()) or identity), ())
+        return Part(lift(layer.function("activation", name.lower())), ())
     raise ValueError(
         f"{layer.name()} has no counterpart; readable are SimpleRNN, LSTM, GRU, RNN of their "
         "cells, Bidirectional, Embedding, Dense, LayerNormalization, BatchNormalization, Dropout, "

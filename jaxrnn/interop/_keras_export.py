@@ -1,15 +1,16 @@
 """Models as models of keras."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.engine.parameters import check_params
+from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
-from jaxrnn.interop._keras_layer import ACTIVATIONS
+from jaxrnn.interop._keras_layer import ACTIVATIONS, identity
 from jaxrnn.interop._keras_recurrent import MERGES
-from jaxrnn.interop._models import check_options, made_by
+from jaxrnn.interop._models import check_options, flat, made_by
 from jaxrnn.types import Model, Params
 
 CELLS = {"elman": "SimpleRNN", "lstm": "LSTM", "gru": "GRU"}
@@ -31,7 +32,9 @@ def to_keras(model: Model, params: Params) -> Any:
         parameters, but for the gates of a GRU, which have another order.
 
     Raises:
-        ValueError: A layer or an option has no counterpart in keras, or no factory made the model.
+        TypeError: The parameters are those of another model.
+        ValueError: A layer or an option has no counterpart in keras, no factory made the model, or
+            the parameters have other shapes.
 
     Example:
         >>> import jax, jax.numpy as jnp, jaxrnn as jr
@@ -42,9 +45,10 @@ def to_keras(model: Model, params: Params) -> Any:
     """
     import keras
 
-    parts = list(_parts(model, params))
+    check_params(model, params, None)
+    parts = list(flat(model, params))
     dtype = next((str(leaf.dtype) for leaf in jax.tree.leaves(params)), None)
-    layers = [_layer(part, part_params, dtype) for part, part_params in parts]
+    layers = [_layer(part, part_params, dtype) for part, part_params, _ in parts]
     net = keras.Sequential([layer for layer, _ in layers])
     first, arrays = made_by(parts[0][0]).factory, layers[0][1]
     if first == "embed":
@@ -57,15 +61,6 @@ def to_keras(model: Model, params: Params) -> Any:
     return net
 
 
-def _parts(model: Model, params: Params) -> Iterator[tuple[Model, Params]]:
-    factory, options = made_by(model)
-    if factory != "serial":
-        yield model, params
-        return
-    for layer, layer_params in zip(options["layers"], params, strict=True):
-        yield from _parts(layer, layer_params)
-
-
 def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]]:
     """A layer of keras, and its arrays."""
     from keras import layers
@@ -74,12 +69,14 @@ def _layer(model: Model, params: Any, dtype: str | None) -> tuple[Any, list[Any]
     if factory in CELLS:
         return _recurrent(model, dtype), weights_of(params)
     if factory == "bidirectional":
-        merges = [name for name, merge in MERGES.items() if merge is options["merge"]]
-        check_options(model, {"forward", "backward"} | ({"merge"} if merges else set()), "keras")
+        names = {merge: name for name, merge in MERGES.items()}
+        if options["merge"] not in names:
+            merge = word(options["merge"])
+            raise ValueError(f"keras has no bidirectional with merge={merge}, got {model}")
         forward, backward = options["forward"], options["backward"] or options["forward"]
         layer = layers.Bidirectional(
             _recurrent(forward, dtype),
-            merges[0],
+            names[options["merge"]],
             backward_layer=_recurrent(backward, dtype, go_backwards=True),
         )
         return layer, [array for one in params for array in weights_of(one)]
@@ -118,6 +115,9 @@ def _recurrent(cell: Model, dtype: str | None, **more: Any) -> Any:
         more["recurrent_activation"] = _name(options["gate_activation"], cell)
     if factory == "gru":
         more["reset_after"] = options["reset_after"]
+    if dtype in ("bfloat16", "float16"):
+        # An orthogonal matrix, which keras would begin with, cannot be made in these.
+        more["recurrent_initializer"] = "zeros"
     return getattr(layers, CELLS[factory])(
         options["num_units"],
         activation=_name(options["activation"], cell),
@@ -128,10 +128,10 @@ def _recurrent(cell: Model, dtype: str | None, **more: Any) -> Any:
 
 
 def _name(function: Any, model: Model) -> str:
-    if function is None:
+    if function is None or function is identity:
         return "linear"
     for name, known in ACTIVATIONS.items():
-        if known is function:
+        if comparable(known) == comparable(function):
             return name
     raise ValueError(
         f"keras has no name for an activation of {model}; it has {', '.join(ACTIVATIONS)}"

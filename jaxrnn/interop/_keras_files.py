@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrnn.interop._keras import check_chain, layers_of
+from jaxrnn.interop._keras import MASKS, check_chain, layers_of
 from jaxrnn.interop._keras_layer import ACTIVATIONS, OLD_ACTIVATIONS, KerasLayer
 
 
@@ -43,10 +43,10 @@ def _read_h5(path: str) -> list[KerasLayer]:
                 )
             config = json.loads(_text(file.attrs["model_config"]))
             version = _text(file.attrs.get("keras_version", "2"))
-            old = int(version.split(".")[0]) < 3
+            old = version.split(".")[0] in ("1", "2")
             activations = OLD_ACTIVATIONS if old else ACTIVATIONS
             return list(_layers(config, file["model_weights"], activations))
-    except (OSError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a whole file of keras: {error}") from None
 
 
@@ -58,6 +58,8 @@ def _layers(config: Any, weights: Any, activations: Mapping[str, Any]) -> Iterat
     check_chain(inner)
     for layer in inner["layers"]:
         name = layer["config"]["name"]
+        if layer["class_name"] in MASKS:
+            continue
         arrays = []
         if name in weights:
             names = map(_text, weights[name].attrs.get("weight_names", []))

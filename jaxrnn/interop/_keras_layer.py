@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrnn.cells import hard_sigmoid
+from jaxrnn.cells._activations import identity
 from jaxrnn.interop._imported import Arrays, kept_by_jax
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -16,6 +17,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "exponential": jnp.exp,
     "gelu": partial(jax.nn.gelu, approximate=False),
     "hard_sigmoid": jax.nn.hard_sigmoid,
+    "linear": identity,
     "relu": jax.nn.relu,
     "selu": jax.nn.selu,
     "sigmoid": jax.nn.sigmoid,
@@ -81,8 +83,8 @@ class KerasLayer(NamedTuple):
                     f"it must be {value!r}"
                 )
 
-    def function(self, option: str, default: str) -> Callable[[Any], Any] | None:
-        """The function of an activation, None for the identity.
+    def function(self, option: str, default: str) -> Callable[[Any], Any]:
+        """The function of an activation.
 
         Raises:
             ValueError: if it is not one of those that we know.
@@ -90,16 +92,10 @@ class KerasLayer(NamedTuple):
         name = self.config.get(option, default)
         if isinstance(name, Mapping):
             name = name.get("config", name)
-        if name in (None, "linear"):
-            return None
+        name = "linear" if name is None else name
         if not isinstance(name, str) or name not in self.activations:
             raise ValueError(
                 f"{self.name()} has the {option} {name!r}; readable are "
                 f"{', '.join(self.activations)}"
             )
         return self.activations[name]
-
-
-def identity(x: Any) -> Any:
-    """x."""
-    return x

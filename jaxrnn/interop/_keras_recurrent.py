@@ -19,7 +19,7 @@ from jaxrnn.cells import (
 )
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays
-from jaxrnn.interop._keras_layer import KerasLayer, identity
+from jaxrnn.interop._keras_layer import KerasLayer
 from jaxrnn.layers import Directions, bidirectional
 from jaxrnn.types import Model
 
@@ -56,18 +56,22 @@ def read_bidirectional(layer: KerasLayer) -> Part:
             "return_sequences=True and read both directions of the carry"
         )
     half = len(layer.weights) // 2
+    states = layer.states and [*layer.states]
+    layer = layer._replace(states=states and states[: len(states) // 2])
     first = read_recurrent(layer.inner(forward, layer.weights[:half]))
+    layer = layer._replace(states=states and states[len(states) // 2 :])
     # The direction that reads backwards says so, if it was written down at all.
     backward = {**backward, "config": {**backward["config"], "go_backwards": False}}
     second = read_recurrent(layer.inner(backward, layer.weights[half:]))
     other = None if first.model == second.model else second.model
     model = bidirectional(first.model, other, merge)
-    return Part(model, Directions(first.params, second.params))
+    carry = Directions(first.carry, second.carry) if states else None
+    return Part(model, Directions(first.params, second.params), carry)
 
 
 def read_recurrent(layer: KerasLayer) -> Part:
     """A cell with its parameters, and with the state of a stateful layer."""
-    layer.refuse(go_backwards=False)
+    layer.refuse(go_backwards=False, time_major=False)
     if layer.class_name == "RNN":
         layer = layer.inner(layer.config["cell"], layer.weights)
     if layer.class_name not in CELLS:
@@ -96,14 +100,14 @@ def read_recurrent(layer: KerasLayer) -> Part:
 def _elman(layer: KerasLayer, kernel: Any, recurrent_kernel: Any, arrays: Arrays | None) -> Any:
     size = kernel.shape[1]
     bias = arrays.take("bias", size) if arrays else np.zeros(size, kernel.dtype)
-    model = elman(size, layer.function("activation", "tanh") or identity)
+    model = elman(size, layer.function("activation", "tanh"))
     return model, ElmanParams(kernel, recurrent_kernel, bias), ElmanCarry
 
 
 def _gates(layer: KerasLayer) -> dict[str, Any]:
     return {
-        "activation": layer.function("activation", "tanh") or identity,
-        "gate_activation": layer.function("recurrent_activation", "sigmoid") or identity,
+        "activation": layer.function("activation", "tanh"),
+        "gate_activation": layer.function("recurrent_activation", "sigmoid"),
     }
 
 

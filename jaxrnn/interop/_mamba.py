@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxrnn.cells import LinearCarry, S6Params
 from jaxrnn.interop._imported import Arrays, Imported
+from jaxrnn.interop._language_models import flat_arrays
 from jaxrnn.interop._mamba_config import Config, make_mixer, read_config
 from jaxrnn.interop._mamba_export import mixer_in
 from jaxrnn.interop._torch_arrays import as_numpy
@@ -108,23 +109,14 @@ def from_mamba(
         >>> jr.unroll(model, params, jnp.ones((2, 5, 6))).outputs.shape
         (2, 5, 6)
     """
-    if not isinstance(arrays, Mapping):
-        raise TypeError(
-            "arrays must be a mapping from names to arrays, such as module.state_dict(), got "
-            f"{type(arrays).__name__}."
-        )
-    inside = {name: value for name, value in arrays.items() if name.startswith(prefix)}
-    source = Arrays(
-        {name: as_numpy(value, name) for name, value in inside.items()}, "the state_dict"
-    )
-    kind = "mamba" if any(name.endswith("x_proj.weight") for name in inside) else "mamba2"
+    source = flat_arrays(arrays, prefix)
+    names = next((names for names in NAMES if names.table in source), None)
+    first = "" if names is None else f"{names.layers}0.mixer."
+    kind = "mamba" if f"{first}x_proj.weight" in source else "mamba2"
     options = read_config(config, kind)
-    options.check({"kind": kind})
-    names = next((names for names in NAMES if prefix + names.table in source), None)
     if names is None:
-        model, params = _read_mixer(source, prefix, kind, options)
+        model, params = _read_mixer(source, "", kind, options)
     else:
-        names = Names(*(prefix + name for name in names))
         model, params = _read_language_model(source, names, kind, options)
     source.finish()
     return Imported(model, params, None if cache is None else _read_cache(model, params, cache))
@@ -136,13 +128,13 @@ def _read_language_model(
     table = arrays.take(names.table, None, None)
     num_tokens, width = table.shape
     blocks = []
-    while f"{names.layers}{len(blocks)}.norm.weight" in arrays:
+    while not blocks or f"{names.layers}{len(blocks)}.norm.weight" in arrays:
         prefix = f"{names.layers}{len(blocks)}."
         scale = RMSNormParams(arrays.take(f"{prefix}norm.weight", width))
         blocks.append((scale, *_read_mixer(arrays, f"{prefix}mixer.", kind, config)))
-    config.check({"num_layers": len(blocks), "width": width, "num_tokens": num_tokens})
-    if not blocks:
-        raise ValueError(f"the state_dict has no array '{names.layers}0.norm.weight'.")
+    # Tables are padded to a multiple of some number of rows.
+    num_claimed = min(num_tokens, config.claimed("num_tokens") or num_tokens)
+    config.check({"num_layers": len(blocks), "width": width, "num_tokens": num_claimed})
     scales, mixers, params = zip(*blocks, strict=True)
     if len(set(mixers)) > 1:
         raise ValueError(
@@ -321,7 +313,9 @@ def _read_states(mixer: Model, params: Params, pair: Sequence[Any], name: str) -
     steps = want.conv.steps
     # Packages keep the newest W or W - 1 steps, last in the last axis.
     kept = np.swapaxes(conv, -1, -2)[..., max(conv.shape[-1] - steps.shape[-2], 0) :, :]
-    if kept.shape != steps.shape or ssm.shape != want.ssm.h.shape:
+    # A cut of a longer state would be the steps of another convolution.
+    is_long = conv.shape[-1] > steps.shape[-2] + 1
+    if is_long or kept.shape != steps.shape or ssm.shape != want.ssm.h.shape:
         raise ValueError(
             f"{name} must hold a conv_state [B, {steps.shape[-1]}, {steps.shape[-2]} or one more] "
             f"and an ssm_state {['B', *want.ssm.h.shape[1:]]}, got {conv.shape} and {ssm.shape}."

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxrnn.engine import checks
+from jaxrnn.interop._language_models import check_claims, check_known
 from jaxrnn.mixers import mamba, mamba2
 from jaxrnn.types import Layer
 
@@ -19,8 +21,6 @@ OPTIONS = {
     "layer_norm_epsilon": "epsilon",
 }
 SHOWN = {
-    "layer": "kind",
-    "model_type": "kind",
     "d_model": "width",
     "hidden_size": "width",
     "intermediate_size": "inner width",
@@ -72,7 +72,12 @@ IGNORED = set(
     "use_cuda use_fast_path use_mambapy use_mem_eff_path _name_or_path".split()
 )
 OF_MAMBA2 = {"num_groups", "norm_before_gate", "dt_limit", "head_width", "num_heads", "use_norm"}
-KINDS = {"Mamba1": "mamba", "Mamba2": "mamba2"}
+# What configs call the two.
+KINDS = {
+    "mamba": {"layer": "Mamba1", "model_type": "mamba"},
+    "mamba2": {"layer": "Mamba2", "model_type": "mamba2"},
+}
+KNOWN = {*OPTIONS, *SHOWN, *IGNORED, *KINDS["mamba"], "ssm_cfg"}
 
 
 class Config(NamedTuple):
@@ -84,7 +89,7 @@ class Config(NamedTuple):
         dt_limit: bounds of Δ.
         epsilon: ε of the norms between the layers.
         mixer_epsilon: ε of the norm in a Mamba-2.
-        claims: key and value of each option that the arrays show too, by our word for it.
+        claims: the options that the arrays show too, by their keys.
     """
 
     num_groups: int
@@ -92,24 +97,17 @@ class Config(NamedTuple):
     dt_limit: tuple[float, float]
     epsilon: float
     mixer_epsilon: float
-    claims: dict[str, tuple[str, Any]]
+    claims: dict[str, Any]
 
     def claimed(self, word: str) -> Any:
         """What the config says about it, or None if it says nothing."""
-        return self.claims.get(word, (None, None))[1]
+        return next((claim for key, claim in self.claims.items() if SHOWN[key] == word), None)
 
     def check(self, found: Mapping[str, Any]) -> None:
-        """Raises a ValueError where the arrays show something else."""
-        for word, value in found.items():
-            key, claim = self.claims.get(word, (None, None))
-            if claim in (None, "auto"):
-                continue
-            # Tables of tokens are padded to a multiple of some number of rows.
-            agrees = claim <= value if word == "num_tokens" else claim == value
-            if not agrees:
-                raise ValueError(
-                    f"config says {key!r} is {claim!r}, but by the arrays it is {value!r}."
-                )
+        """Raises a ValueError where the arrays show something else, by our words for it."""
+        check_claims(
+            self.claims, {key: found[word] for key, word in SHOWN.items() if word in found}
+        )
 
 
 def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
@@ -126,30 +124,18 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
             "norm is and how Δ is limited: the config.json of the checkpoint, or the arguments of "
             "Mamba2 of mamba_ssm; {} is Mamba2 with its defaults."
         )
-    if not isinstance(config, Mapping | None):
-        raise TypeError(f"config must be a mapping of options, got {type(config).__name__}.")
-    flat = dict(config or {})
-    flat |= flat.pop("ssm_cfg", None) or {}
-    claims, options = {}, {}
-    for key, value in flat.items():
-        word = OPTIONS.get(key) or SHOWN.get(key)
-        if kind == "mamba" and word in OF_MAMBA2:
-            raise ValueError(f"config has {key!r}, but by its arrays this is a Mamba, not Mamba-2.")
-        if key in OPTIONS:
-            options[word] = value
-        elif key in SHOWN:
-            claims[word] = key, KINDS.get(value, value) if word == "kind" else value
-        elif key in FIXED:
-            _check_fixed(key, value)
-        elif key not in IGNORED:
-            raise ValueError(
-                f"config has the key {key!r}, which from_mamba does not know; leave it out if the "
-                "function of the network does not depend on it."
-            )
-    if kind == "mamba2":
+    given = _flat({} if config is None else config)
+    check_claims(given, KINDS[kind])
+    # A rank may be "auto".
+    claims = {key: value for key, value in given.items() if key in SHOWN and value != "auto"}
+    if kind == "mamba":
+        _check_mamba(given)
+    else:
+        _check_mamba2(given)
         # transformers writes a rank that nothing of a Mamba-2 has.
-        claims.pop("dt_rank", None)
-        _check_transformers(flat)
+        claims.pop("time_step_rank", None)
+    options = {word: given[key] for key, word in OPTIONS.items() if key in given}
+    _check_options(options)
     lower, upper = options.get("dt_limit", (0.0, math.inf))
     epsilon = float(options.get("epsilon", 1e-5))
     return Config(
@@ -158,20 +144,52 @@ def read_config(config: Mapping[str, Any] | None, kind: str) -> Config:
         dt_limit=(_number(lower), _number(upper)),
         epsilon=epsilon,
         # Only transformers has one ε for all norms.
-        mixer_epsilon=epsilon if "layer_norm_epsilon" in flat else 1e-5,
+        mixer_epsilon=epsilon if "layer_norm_epsilon" in given else 1e-5,
         claims=claims,
     )
 
 
-def _check_fixed(key: str, value: Any) -> None:
-    if value not in FIXED[key]:
-        raise ValueError(
-            f"config has {key!r}: {value!r}, which has no counterpart here; it must be "
-            f"{FIXED[key][0]!r}."
+def _flat(config: Any) -> dict[str, Any]:
+    """The options with those of the mixer among them, where `mamba_ssm` has them apart."""
+    check_known(config, KNOWN, FIXED)
+    inner = config.get("ssm_cfg") or {}
+    if not isinstance(inner, Mapping):
+        raise TypeError(f"'ssm_cfg' of config must be a mapping, got {type(inner).__name__}.")
+    check_known(inner, KNOWN, FIXED)
+    said = {}
+    for key, value in (*config.items(), *inner.items()):
+        word = OPTIONS.get(key, SHOWN.get(key))
+        other, known = said.setdefault(word, (key, value))
+        if word is not None and known != value:
+            raise ValueError(
+                f"config says {other!r} is {known!r} and {key!r} is {value!r}, which mean the same."
+            )
+    return {**config, **inner}
+
+
+def _check_mamba(config: Mapping[str, Any]) -> None:
+    for key in config:
+        if OPTIONS.get(key, SHOWN.get(key)) in OF_MAMBA2:
+            raise ValueError(f"config has {key!r}, but by its arrays this is a Mamba, not Mamba-2.")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises unless the values are of the kind that they must be."""
+    checks.positive(options.get("num_groups", 1), "the number of groups in config")
+    if not isinstance(options.get("norm_before_gate", False), bool):
+        raise TypeError(
+            "'norm_before_gate' of config must be True or False, got "
+            f"{options['norm_before_gate']!r}."
         )
+    limits = options.get("dt_limit", (0.0, math.inf))
+    if not isinstance(limits, list | tuple) or len(limits) != 2:
+        raise ValueError(f"the limits of Δ in config must be two numbers, got {limits!r}.")
+    if not isinstance(options.get("epsilon", 1e-5), int | float):
+        raise TypeError(f"the ε of config must be a number, got {options['epsilon']!r}.")
 
 
-def _check_transformers(config: Mapping[str, Any]) -> None:
+def _check_mamba2(config: Mapping[str, Any]) -> None:
+    """Raises where a config of transformers does not say what its Mamba-2 computes."""
     if "hidden_size" not in config:
         return
     if "n_groups" not in config:

@@ -1,14 +1,12 @@
 """Mamba and Mamba-2: the arrays of a block or of a language model out."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._models import made_by
 from jaxrnn.layers import TiedEmbedParams
-from jaxrnn.mixers import CausalConvParams, Mamba2Params, MambaParams
+from jaxrnn.mixers import Mamba2Params, MambaParams
 from jaxrnn.types import Model, Params
 
 MIXERS = ("mamba", "mamba2")
@@ -116,7 +114,8 @@ def _of_mixer(params: MambaParams | Mamba2Params) -> dict[str, np.ndarray]:
     arrays = {
         "in_proj.weight": params.kernel.T,
         "in_proj.bias": params.bias,
-        **_conv(conv),
+        "conv1d.weight": conv.kernel.T[:, None],
+        "conv1d.bias": conv.bias,
         "A_log": ssm.a_log,
         "D": ssm.skip,
         "out_proj.weight": params.output_kernel.T,
@@ -131,7 +130,3 @@ def _of_mixer(params: MambaParams | Mamba2Params) -> dict[str, np.ndarray]:
     else:
         arrays |= {"dt_bias": ssm.dt_bias, "norm.weight": params.norm_scale}
     return {name: array for name, array in arrays.items() if array is not None}
-
-
-def _conv(conv: CausalConvParams) -> dict[str, Any]:
-    return {"conv1d.weight": conv.kernel.T[:, None], "conv1d.bias": conv.bias}

@@ -1,9 +1,10 @@
 """Reads the call that made a model, to write the model in another framework."""
 
 import inspect
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxrnn.types import Model
+from jaxrnn.types import Model, Params
 
 
 class Made(NamedTuple):
@@ -22,13 +23,25 @@ _AROUND = {
 }
 
 
-def bare(model: Model) -> Made:
-    """The call of the innermost model with the same parameters and carry.
+def bare(model: Model) -> Model:
+    """The innermost model with the same parameters and carry.
 
-    `bare(jr.recurrent(jr.gru(4), jr.newton()))` is `made_by(jr.gru(4))`.
+    `bare(jr.recurrent(jr.gru(4), jr.newton()))` is `jr.gru(4)`.
     """
-    made = made_by(model)
-    return bare(made.options[_AROUND[made.factory]]) if made.factory in _AROUND else made
+    factory, options = made_by(model)
+    return bare(options[_AROUND[factory]]) if factory in _AROUND else model
+
+
+def flat(
+    model: Model, params: Params, path: tuple[int, ...] = ()
+) -> Iterator[tuple[Model, Params, tuple[int, ...]]]:
+    """The layers of a stack of stacks one after another, with their parameters and their paths."""
+    factory, options = made_by(model)
+    if factory != "serial":
+        yield model, params, path
+        return
+    for index, (layer, layer_params) in enumerate(zip(options["layers"], params, strict=True)):
+        yield from flat(layer, layer_params, (*path, index))
 
 
 def made_by(model: Model) -> Made:

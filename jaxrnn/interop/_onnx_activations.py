@@ -138,6 +138,8 @@ def write_activation(
         inner, given = function.func, dict(function.keywords)
     for onnx_name, activation in table.items():
         if activation.function is inner and given.keys() <= set(activation.options):
+            # Onnx takes numbers of Python only.
+            given = {option: float(number) for option, number in given.items()}
             pairs = zip(activation.options, activation.defaults, strict=True)
             return onnx_name, [given.get(option, default) for option, default in pairs]
     known = ", ".join(word(activation.function) for activation in table.values())

@@ -21,9 +21,6 @@ from jaxrnn.interop._onnx_values import (
 
 
 def _transpose(node):
-    value = node.input(0)
-    if isinstance(value, Loose):
-        return value
     stream = node.stream()
     order = node.attributes.get("perm", range(len(stream.groups))[::-1])
     return stream._replace(groups=tuple(stream.groups[axis] for axis in order))
@@ -31,8 +28,6 @@ def _transpose(node):
 
 def _squeeze(node):
     value = node.input(0)
-    if isinstance(value, Loose):
-        return value
     if isinstance(value, Sizes):
         return value._replace(is_vector=False)
     stream = node.stream()
@@ -48,8 +43,6 @@ def _squeeze(node):
 
 def _unsqueeze(node):
     value = node.input(0)
-    if isinstance(value, Loose):
-        return value
     if isinstance(value, Sizes):
         return value._replace(is_vector=True)
     stream, axes = node.stream(), node.axes() or []
@@ -63,8 +56,6 @@ def _unsqueeze(node):
 
 def _reshape(node):
     value = node.input(0)
-    if isinstance(value, Loose):
-        return value
     if isinstance(value, Sizes):
         return value._replace(is_vector=True)
     stream, shape = node.stream(), node.input(1)
@@ -91,7 +82,7 @@ def _shown(entries):
 
 def _same(node):
     value = node.input(0)
-    return value if isinstance(value, Loose | Sizes | Filled) else node.stream()
+    return value if isinstance(value, Sizes) else node.stream()
 
 
 def _cast(node):
@@ -117,8 +108,6 @@ def _shape(node):
 
 def _slice(node):
     values = node.input(0)
-    if isinstance(values, Loose):
-        return values
     starts, ends, axes, steps = (
         node.attributes.get(name, node.constant(number, name))
         for number, name in enumerate(("starts", "ends", "axes", "steps"), 1)
@@ -147,9 +136,6 @@ _END = 2**31 - 1
 
 
 def _split(node):
-    values = node.input(0)
-    if isinstance(values, Loose):
-        return values
     stream, axis = node.stream(), node.attributes.get("axis", 0)
     if stream.is_input:
         return Loose("input", stream.source)

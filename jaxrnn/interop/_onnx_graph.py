@@ -85,6 +85,7 @@ class Graph:
         )
         self._ir_version = model.ir_version
         self._clock: list[Group] = []
+        self._titles: set[str] = set()
         if model.graph.sparse_initializer:
             raise ValueError(f"{name} has sparse weights, which cannot be read")
         for initializer in model.graph.initializer:
@@ -105,13 +106,17 @@ class Graph:
             )
         if all(isinstance(value, np.ndarray) for value in given):
             outputs = self._folded(proto, node)
-        elif proto.op_type in _GLUE and any(isinstance(value, Filled) for value in given):
+        elif proto.op_type in _MOVING and isinstance(node.input(0), Loose):
+            outputs = node.input(0)
+        elif proto.op_type in _MOVING | {"Concat"} and Filled in map(type, given):
             outputs = [Filled(array) for array in self._folded(proto, node)]
         elif proto.op_type in readers:
             outputs = readers[proto.op_type](node)
         else:
             raise ValueError(f"{node.title} cannot be read; {supported(readers)}")
-        outputs = outputs if isinstance(outputs, list) else [outputs] * len(proto.output)
+        if not isinstance(outputs, list):
+            outputs = [outputs] * (len(proto.output) if isinstance(outputs, Loose) else 1)
+        outputs += [Loose("other", node.title)] * (len(proto.output) - len(outputs))
         self.values |= zip(proto.output, map(_known, outputs), strict=False)
 
     def _node(self, proto):
@@ -123,6 +128,10 @@ class Graph:
         }
         inputs = tuple(self.values[name] if name else None for name in proto.input)
         title = name_of(proto)
+        # Files may give one name to several nodes.
+        if title in self._titles:
+            title = f"{title} that makes {proto.output[0]!r}"
+        self._titles.add(title)
         return Node(
             proto.op_type, title, inputs, tuple(proto.input), attributes, self._opset, self._clock
         )
@@ -154,11 +163,9 @@ class Graph:
             raise ValueError(f"{node.title} of constants cannot be computed: {error}") from error
 
 
-# What a constant that is repeated along the batch may go through before it is an initial state.
-_GLUE = {
-    "Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose",
-    "Unsqueeze",
-}  # fmt: skip
+# What moves numbers and computes none: the way of an initial state from a constant that is repeated
+# along the batch, or from an input.
+_MOVING = set("Cast Gather Identity Reshape Slice Split Squeeze Transpose Unsqueeze".split())
 
 
 def _known(value):
@@ -184,6 +191,8 @@ def described(value: Any) -> str:
     """A value after the word "what", for errors."""
     if isinstance(value, Stream):
         return f"is made from the input {value.source!r}"
+    if isinstance(value, Loose) and value.kind == "other":
+        return f"is an output of {value.name} that is not its first one"
     if isinstance(value, Loose):
         return (
             f"is the last state of {value.name} (use the outputs Y, and `jr.last_valid` after "

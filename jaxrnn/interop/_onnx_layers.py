@@ -9,14 +9,12 @@ from jaxrnn.interop._models import made_by
 from jaxrnn.interop._onnx_activations import AS_NODES, decimal, with_numbers
 from jaxrnn.interop._onnx_glue import GLUE, cut
 from jaxrnn.interop._onnx_recurrent import merged, read_recurrent
-from jaxrnn.interop._onnx_values import Axis, Loose, Sizes, Stage, Stream, real, size_of
+from jaxrnn.interop._onnx_values import Axis, Sizes, Stage, Stream, real, size_of
 from jaxrnn.layers import DenseParams, EmbedParams, LayerNormParams, dense, embed, layer_norm, lift
 
 
 def _gather(node):
     values, axis = node.input(0), node.attributes.get("axis", 0)
-    if isinstance(values, Loose):
-        return values
     if isinstance(values, Sizes):
         index = node.constant(1, "indices")
         if index.ndim == 0:
@@ -54,7 +52,8 @@ def _add(node):
         node = node._replace(inputs=(second, first))
     stream, bias = node.stream(), node.constant(1, "the second input")
     last = stream.stages[-1] if stream.stages else None
-    if last is None or not _takes_a_bias(last, bias):
+    is_last_axis = real(stream.groups[-1]) == real(stream.features or ())
+    if last is None or not is_last_axis or not _takes_a_bias(last, bias):
         raise ValueError(
             f"{node.title} adds a constant of the shape {list(bias.shape)}, which can be read only "
             "as the bias of a MatMul before it, one number for each output"
@@ -98,7 +97,7 @@ def _gemm(node):
     if bias is not None:
         bias = np.broadcast_to(options["beta"] * bias, (1, kernel.shape[1]))[0]
         bias = bias.astype(kernel.dtype)
-    return _dense(node.stream(), kernel.astype(kernel.dtype), bias, node.title)
+    return _dense(node.stream(), kernel, bias, node.title)
 
 
 def _layer_norm(node):

@@ -101,8 +101,8 @@ def _weights(node, num_directions, num_units, num_inputs):
     w = arrays.take("W", num_directions, gates * num_units, num_inputs)
     r = arrays.take("R", num_directions, gates * num_units, num_units)
     width = 2 * gates * num_units
-    b = arrays.take("B", num_directions, width) if "B" in arrays else None
-    b = np.zeros((num_directions, width), w.dtype) if b is None else b
+    zeros = np.zeros((num_directions, width), w.dtype)
+    b = arrays.take("B", num_directions, width) if "B" in arrays else zeros
     p = arrays.take("P", num_directions, 3 * num_units) if "P" in arrays else None
     return [Weights(w[d], r[d], b[d], None if p is None else p[d]) for d in range(num_directions)]
 
@@ -120,9 +120,8 @@ def _states(node, num_directions, num_units, is_batch_major):
 
 
 def _state(node, value, name, shape, is_batch_major):
-    if value is None or isinstance(value, Stream) and value.is_input:
-        return np.zeros((shape[0], 1, shape[1]))
-    if isinstance(value, Loose) and value.kind == "input":
+    is_input = isinstance(value, Stream) and value.is_input
+    if value is None or is_input or (isinstance(value, Loose) and value.kind == "input"):
         return np.zeros((shape[0], 1, shape[1]))
     array = value.array if isinstance(value, Filled) else value
     if not isinstance(array, np.ndarray):
@@ -215,7 +214,7 @@ def merged(node: Node, merge: str, axis: int) -> Stream:
     stream = directions[0].stream
     stages = [one.stream.stages[-1] for one in directions]
     if stages[0].lengths != stages[1].lengths:
-        raise ValueError(f"{node.title} joins two recurrences with other sequence_lens")
+        raise ValueError(f"{node.title} joins two recurrences with different sequence_lens")
     carry = None
     if any(stage.carry is not None for stage in stages):
         carry = Directions(_carry_or_zeros(*stages), _carry_or_zeros(*stages[::-1]))

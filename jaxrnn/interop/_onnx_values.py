@@ -73,11 +73,11 @@ class Filled(NamedTuple):
 
 
 class Loose(NamedTuple):
-    """A last state `Y_h` or `Y_c`, or a part of an input: no sequence.
+    """A last state `Y_h` or `Y_c`, a part of an input, or an output besides: no sequence.
 
     Attributes:
-        kind: "state" or "input".
-        name: the recurrent node, or the input.
+        kind: "state", "input" or "other".
+        name: the recurrent node, the input, or the node.
     """
 
     kind: str

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import word
-from jaxrnn.interop._models import made_by
+from jaxrnn.interop._models import flat, made_by
 from jaxrnn.interop._onnx_activations import AS_NODES, write_activation
 from jaxrnn.interop._onnx_builder import Builder, dotted
 from jaxrnn.interop._onnx_cells import write_cell
@@ -83,7 +83,7 @@ class _Writer(Builder):
     def model(self, model, params):
         from onnx import helper
 
-        layers = _flat(model, params, ())
+        layers = list(flat(model, params))
         tokens = made_by(layers[0][0]).factory == "embed"
         first = {"name": "xs", "elem_type": self.type_of(np.int64 if tokens else None)}
         num_inputs = None if tokens else _width(layers)
@@ -189,15 +189,6 @@ class _Writer(Builder):
             self.width = sum(widths)
             return
         self.add(merge.capitalize(), ends)
-
-
-def _flat(model, params, path):
-    """The layers of nested stacks with their params and paths."""
-    made = made_by(model)
-    if made.factory != "serial":
-        return [(model, params, path)]
-    parts = enumerate(zip(made.options["layers"], params, strict=True))
-    return [one for number, (layer, part) in parts for one in _flat(layer, part, (*path, number))]
 
 
 def _width(layers):

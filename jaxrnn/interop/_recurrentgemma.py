@@ -166,13 +166,11 @@ def from_recurrentgemma(
     table = source.take("embedder.input_embedding", None, None)
     shared = _shared_options(config, table.shape[1], of_transformers)
     blocks, kinds = [], []
-    while source.name(f"blocks.{len(blocks)}.temporal_pre_norm.scale") in taken:
+    while not blocks or source.name(f"blocks.{len(blocks)}.temporal_pre_norm.scale") in taken:
         model, params, kind, found = _read_block(source, f"blocks.{len(blocks)}.", shared)
         check_claims(config, found)
         blocks.append((model, params))
         kinds.append(kind)
-    if not blocks:
-        taken.take(source.name("blocks.0.temporal_pre_norm.scale"))
     _check_whole(config, table, kinds)
     _check_readout(taken, table)
     norm = RMSNormParams(source.take("final_norm.scale", shared.width))

@@ -7,16 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams, elman, gru, lstm
+from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams
 from jaxrnn.interop._imported import Arrays, kept_by_jax
-from jaxrnn.interop._models import OF_INIT, bare, made_by
+from jaxrnn.interop._models import bare, check_options, made_by
 from jaxrnn.layers import (
     DenseParams,
     Directions,
     EmbedParams,
     LayerNormParams,
     RMSNormParams,
-    dense,
 )
 from jaxrnn.types import Model, Params
 
@@ -49,7 +48,7 @@ def read_params(model: Model, arrays: Arrays, prefix: Prefix, read: dict[str, in
 
     `read` counts the recurrent layers that were read of each module.
     """
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory == "serial":
         layers = options["layers"]
         # One module of torch may be the whole stack.
@@ -70,14 +69,10 @@ def read_params(model: Model, arrays: Arrays, prefix: Prefix, read: dict[str, in
         index = read.setdefault(prefix, 0)
         read[prefix] += 1
         return _read_recurrent(model, arrays, prefix, index)
-    if factory == "dense" and options["activation"] is None:
+    if factory == "dense":
         kernel = arrays.take(f"{prefix}weight", options["num_outputs"], None).T
         bias = arrays.take(f"{prefix}bias", options["num_outputs"]) if options["use_bias"] else None
         return DenseParams(kernel, bias)
-    if factory == "dense":
-        return read_params(
-            dense(options["num_outputs"], use_bias=options["use_bias"]), arrays, prefix, read
-        )
     if factory == "embed":
         return EmbedParams(arrays.take(f"{prefix}weight", None, options["num_outputs"]))
     if factory == "layer_norm":
@@ -90,7 +85,7 @@ def read_params(model: Model, arrays: Arrays, prefix: Prefix, read: dict[str, in
 
 def _read_recurrent(model: Model, arrays: Arrays, prefix: str, index: int) -> Params:
     """The parameters of layer `index` of a recurrent module, in one or both directions."""
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory != "bidirectional":
         return _read_cell(model, arrays, prefix, index, "")
     backward = options["backward"] or options["forward"]
@@ -102,7 +97,7 @@ def _read_recurrent(model: Model, arrays: Arrays, prefix: str, index: int) -> Pa
 
 def _read_cell(cell: Model, arrays: Arrays, prefix: str, index: int, direction: str) -> Params:
     """One set of weights: `[G*H, D]`, with two biases or none."""
-    kind, options = bare(cell)
+    kind, options = made_by(bare(cell))
     if kind not in NUM_GATES:
         raise ValueError(f"model must be made of elman, lstm and gru, which torch has, got {cell}.")
     check_torch_has(cell)
@@ -133,10 +128,8 @@ def _read_cell(cell: Model, arrays: Arrays, prefix: str, index: int, direction: 
 
 def check_torch_has(cell: Model) -> None:
     """Raises if an option of an elman, lstm or gru is not one of torch's."""
-    kind, options = bare(cell)
-    if kind == "elman" and options["activation"] in NONLINEARITIES.values():
-        options.pop("activation")
-    defaults = made_by({"elman": elman, "lstm": lstm, "gru": gru}[kind](1)).options
-    for name, value in options.items():
-        if name not in {"num_units", "projection"} | OF_INIT and value != defaults[name]:
-            raise ValueError(f"torch has no {kind} with {name}={value!r}, got {cell}.")
+    cell = bare(cell)
+    kind, options = made_by(cell)
+    has_activation = kind == "elman" and options["activation"] in NONLINEARITIES.values()
+    represented = {"num_units", "projection"} | ({"activation"} if has_activation else set())
+    check_options(cell, represented, "torch")

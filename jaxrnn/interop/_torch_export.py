@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from jaxrnn.engine.parameters import check_params
-from jaxrnn.interop._models import made_by
+from jaxrnn.interop._models import flat, made_by
 from jaxrnn.interop._torch_arrays import NONLINEARITIES, NUM_GATES, check_torch_has
 from jaxrnn.interop._torch_functions import NAMES, module_of
 from jaxrnn.types import Model, Params
@@ -34,8 +34,8 @@ def to_torch(model: Model, params: Params) -> Any:
     two biases of torch, `bias_hh` is zero but for n of a GRU.
 
     Args:
-        model: model of the factories above, `dense`, `embed`, `layer_norm`, `dropout` and `lift` of
-            a function that torch has as a module.
+        model: model of the factories above, `dense`, `embed`, `layer_norm`, `rms_norm`, `dropout`
+            and `lift` of a function that torch has as a module.
         params: its parameters.
 
     Returns:
@@ -54,7 +54,8 @@ def to_torch(model: Model, params: Params) -> Any:
         torch.Size([2, 3, 3])
     """
     check_params(model, params, None)
-    layers = list(_layers(model, params))
+    parts = flat(model, params)
+    layers = [_Layer(_unevaluated(layer), layer_params) for layer, layer_params, _ in parts]
     modules = []
     while layers:
         run = _same_module(layers)
@@ -65,17 +66,6 @@ def to_torch(model: Model, params: Params) -> Any:
     from jaxrnn.interop._torch_stack import Stack
 
     return Stack(*modules).eval()
-
-
-def _layers(model: Model, params: Params):
-    """The layers of a stack of stacks, one after another."""
-    model = _unevaluated(model)
-    factory, options = made_by(model)
-    if factory != "serial":
-        yield _Layer(model, params)
-        return
-    for layer, layer_params in zip(options["layers"], params, strict=True):
-        yield from _layers(layer, layer_params)
 
 
 def _unevaluated(model: Model) -> Model:
@@ -89,11 +79,16 @@ def _same_module(layers: list[_Layer]) -> int:
     if not layers[0].is_recurrent():
         return 0
     equal, length = layers[0].model, 1
-    between = [layer.model for layer in layers[1:2] if made_by(layer.model).factory == "dropout"]
+    between = [layer.model for layer in layers[1:2] if _is_plain_dropout(layer.model)]
     stride = 1 + len(between)
     while [layer.model for layer in layers[length : length + stride]] == [*between, equal]:
         length += stride
     return length
+
+
+def _is_plain_dropout(model: Model) -> bool:
+    factory, options = made_by(model)
+    return factory == "dropout" and not options["variational"]
 
 
 def as_tensor(array: Any) -> Any:
@@ -119,12 +114,7 @@ def _recurrent(layers: list[_Layer]) -> list[Any]:
     from torch import nn
 
     rates = {made_by(layer.model).options["rate"] for layer in layers if not layer.is_recurrent()}
-    if any(
-        made_by(layer.model).options["variational"] for layer in layers if not layer.is_recurrent()
-    ):
-        raise ValueError("torch has no dropout with variational=True")
-    layers = [layer for layer in layers if layer.is_recurrent()]
-    directions = [_directions(layer) for layer in layers]
+    directions = [_directions(layer) for layer in layers if layer.is_recurrent()]
     cell = directions[0][0].model
     kind, options = made_by(cell)
     check_torch_has(cell)
@@ -140,7 +130,7 @@ def _recurrent(layers: list[_Layer]) -> list[Any]:
     module = getattr(nn, {"elman": "RNN", "lstm": "LSTM", "gru": "GRU"}[kind])(
         arrays["weight_ih_l0"].shape[1],
         options["num_units"],
-        len(layers),
+        len(directions),
         batch_first=True,
         bidirectional=len(directions[0]) == 2,
         dropout=rates.pop() if rates else 0.0,
@@ -206,7 +196,7 @@ def _stateless(layer: _Layer) -> list[Any]:
     if factory == "rms_norm" and options["scale_offset"] == 0:
         module = nn.RMSNorm(params.scale.shape[0], eps=options["epsilon"])
         return [_loaded(module, {"weight": params.scale})]
-    if factory == "dropout" and not options["variational"]:
+    if _is_plain_dropout(layer.model):
         return [nn.Dropout(options["rate"])]
     if factory == "lift":
         return [_function(options["function"], layer.model)]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrnn.cells._activations import identity
 from jaxrnn.factories import comparable
 
 
@@ -16,11 +17,6 @@ class Function(NamedTuple):
     name: str
     function: Callable[[Any], Any]
     options: dict[str, Any] = {}
-
-
-def identity(x: Any) -> Any:
-    """y = x."""
-    return x
 
 
 # Torch's Softplus is y = x above its threshold, which is 2e-9 less.

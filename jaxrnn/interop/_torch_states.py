@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from jaxrnn.cells import ElmanCarry, GRUCarry, LSTMCarry
-from jaxrnn.interop._models import bare
-from jaxrnn.interop._torch import as_numpy
+from jaxrnn.interop._models import bare, made_by
+from jaxrnn.interop._torch_arrays import as_numpy
 from jaxrnn.interop._torch_export import as_tensor
 from jaxrnn.layers import Directions
 from jaxrnn.types import Carry, Model
@@ -71,7 +71,8 @@ def carry_to_torch(model: Model, carry: Carry) -> Any:
 
     Raises:
         TypeError: The carry is that of another model.
-        ValueError: The model has cells of several kinds or sizes, or others than these.
+        ValueError: The model has cells of several kinds or sizes, or others than these, or the
+            carry has other shapes.
 
     Example:
         >>> import jax, jaxrnn as jr
@@ -82,19 +83,27 @@ def carry_to_torch(model: Model, carry: Carry) -> Any:
     """
     import torch
 
-    kind, widths, _ = _module(model)
+    kind, widths, number = _module(model)
     wanted = jax.tree.structure(_placed(model, itertools.repeat(_CARRIES[kind](*widths))))
     structure = jax.tree.structure(carry)
     if structure != wanted:
         raise TypeError(f"carry must be that of {model}, {wanted}, got {structure}.")
-    leaves = [as_tensor(leaf) for leaf in jax.tree.leaves(carry)]
+    leaves = jax.tree.leaves(carry)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    batch = shapes[0][:-1]
+    wanted = [(*batch, width) for _ in range(number) for width in widths]
+    if shapes != wanted:
+        raise ValueError(
+            f"the leaves of carry must have the shapes {wanted} for {model}, got {shapes}."
+        )
+    leaves = [as_tensor(leaf) for leaf in leaves]
     parts = [torch.stack(leaves[part :: len(widths)]) for part in range(len(widths))]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _placed(model: Model, carries: Iterator[Carry]) -> Carry:
     """The carry of a stack from those of its cells, in the order of `_cells`."""
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory == "serial":
         return tuple(_placed(layer, carries) for layer in options["layers"])
     if factory == "bidirectional":
@@ -116,7 +125,7 @@ def _module(model: Model) -> tuple[str, tuple[int, ...], int]:
 
 def _cells(model: Model) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Kind and widths of the cells, layer by layer, and in each forwards and backwards."""
-    factory, options = bare(model)
+    factory, options = made_by(bare(model))
     if factory == "serial":
         for layer in options["layers"]:
             yield from _cells(layer)

@@ -1,4 +1,4 @@
-"""Language models of the form of xLSTM 7B in."""
+"""xLSTM in: language models of the form of xLSTM 7B, and those of the paper's blocks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +15,7 @@ from jaxrnn.interop._language_models import (
     soft_cap,
     stack_of,
 )
+from jaxrnn.interop._xlstm_blocks import has_blocks, read_blocks
 from jaxrnn.layers import (
     DenseParams,
     EmbedParams,
@@ -60,12 +61,20 @@ class Options(NamedTuple):
 def from_xlstm(
     arrays: Mapping[str, Any], config: Mapping[str, Any], *, prefix: str = ""
 ) -> Imported:
-    """Reads the arrays of a language model of the form of xLSTM 7B.
+    """Reads the arrays of an xLSTM: a language model, or a stack of the paper's blocks.
 
         jr.unroll(*from_xlstm(model.state_dict(), config)[:2], tokens).outputs = logits
 
-    The names are those of `xLSTMForCausalLM` of `transformers` and of `xLSTMLarge` of `xlstm`. The
-    model is
+    Arrays of `xLSTMLMModel` of `xlstm` become
+
+        serial(embed(D), block, …, layer_norm(), dense(V, use_bias=False))
+        block = residual(serial(layer_norm(), mlstm_block(...)))
+             or serial(residual(serial(layer_norm(), slstm_block(...))),
+                       residual(serial(layer_norm(), gated_mlp(M))))
+
+    or `tied_embed` with `tie_weights`; those of `xLSTMBlockStack` become what is between table and
+    readout. Arrays of `xLSTMForCausalLM` of `transformers` and of `xLSTMLarge` of `xlstm`, which
+    have the form of xLSTM 7B, become
 
         serial(embed(D), repeat(serial(block), n), rms_norm(), dense(V, use_bias=False),
                lift(soft_cap))
@@ -78,8 +87,8 @@ def from_xlstm(
 
     Args:
         arrays: a `state_dict`, or what a safetensors file holds: names to tensors or arrays.
-        config: the options: the `config.json`, or `dataclasses.asdict` of an `xLSTMLargeConfig`;
-            {} has the defaults of both, with which xLSTM 7B was published.
+        config: the options: the `config.json`, or `dataclasses.asdict` of the package's config; {}
+            has the defaults, with which xLSTM 7B was published.
         prefix: what the names begin with.
 
     Returns:
@@ -87,9 +96,9 @@ def from_xlstm(
 
     Raises:
         TypeError: `arrays` or `config` is not a mapping.
-        ValueError: An array is missing, left over or of another shape, as are those of the older
-            `xLSTMLMModel`; an option is unknown, has no counterpart here (biases, a tied readout)
-            or is not what the shapes show.
+        ValueError: An array is missing, left over or of another shape; an option is unknown, has
+            no counterpart here (dropout; biases and a tied readout in the form of xLSTM 7B) or is
+            not what the shapes show.
 
     Example:
         >>> import jaxrnn as jr
@@ -98,8 +107,10 @@ def from_xlstm(
             ...
         ValueError: config has the unknown key 'rope'; leave it out if ...
     """
-    check_known(config, KNOWN, FIXED)
     source = flat_arrays(arrays, prefix)
+    if has_blocks(source):
+        return read_blocks(source, config)
+    check_known(config, KNOWN, FIXED)
     table = source.take(TABLES[TABLES[1] in source], None, None)
     num_tokens, width = table.shape
     options = Options(
@@ -107,8 +118,8 @@ def from_xlstm(
         denominator_epsilon=float(config.get("eps", 1e-6)),
         gate_soft_cap=float(config.get("gate_soft_cap", 15.0)),
     )
-    blocks = [_read_block(source, "backbone.blocks.0.", width, options)]
-    while f"backbone.blocks.{len(blocks)}.norm_mlstm.weight" in source:
+    blocks = []
+    while not blocks or f"backbone.blocks.{len(blocks)}.norm_mlstm.weight" in source:
         blocks.append(_read_block(source, f"backbone.blocks.{len(blocks)}.", width, options))
     _check_shapes(config, blocks, num_tokens, width)
     layers, params = stack_of(blocks)

@@ -8,7 +8,7 @@ from flax import linen
 from jaxrnn.engine.arguments import check_model
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.unroll import step, unroll
-from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset, Rollout
+from jaxrnn.types import Carry, Key, Model, Params, Rollout
 
 
 @dataclass(frozen=True)
@@ -65,58 +65,26 @@ class RNN(linen.Module):
         """The outputs of `unroll`, which takes the same options: what `Sequential` passes on."""
         return self.unroll(xs, **options).outputs
 
-    def unroll(
-        self,
-        xs: Any,
-        *,
-        carry: Carry = None,
-        starts: Carry = None,
-        mask: Mask = None,
-        reset: Reset = None,
-        reverse: bool = False,
-        time_major: bool = False,
-        deterministic: bool | None = None,
-    ) -> Rollout:
+    def unroll(self, xs: Any, *, deterministic: bool | None = None, **options: Any) -> Rollout:
         """`jr.unroll` with the parameters of this module.
 
         Args:
             xs: inputs `[..., T, D]`.
-            carry: carry before the first step; None is the initial carry.
-            starts: carry for each sequence of a row.
-            mask: `[..., T]`, True = real.
-            reset: `[..., T]`, True = a new sequence starts.
-            reverse: whether the sequence is read from its end.
-            time_major: whether xs, mask, reset and outputs have time first.
             deterministic: whether noise is off; None is the field of that name.
+            options: the other options of `jr.unroll`, `mask=`, `carry=` and so on.
 
         Returns:
             The rollout: carry, outputs, info and flags.
         """
-        return unroll(
-            self.model.model,
-            self._params(xs),
-            xs,
-            carry=carry,
-            starts=starts,
-            mask=mask,
-            reset=reset,
-            reverse=reverse,
-            time_major=time_major,
-            key=self._key(deterministic),
-        )
+        key = self._key(deterministic)
+        return unroll(self.model.model, self._params(xs), xs, key=key, **options)
 
     def step(
-        self,
-        carry: Carry,
-        x: Any,
-        *,
-        mask: Mask = None,
-        reset: Reset = None,
-        deterministic: bool | None = None,
+        self, carry: Carry, x: Any, *, deterministic: bool | None = None, **options: Any
     ) -> tuple[Carry, Any]:
         """`jr.step` with the parameters of this module: `(carry, y)`; options as in `unroll`."""
         key = self._key(deterministic)
-        return step(self.model.model, self._params(x), carry, x, mask=mask, reset=reset, key=key)
+        return step(self.model.model, self._params(x), carry, x, key=key, **options)
 
     def initial_carry(self, batch_shape: tuple[int, ...] = ()) -> Carry:
         """The carry that a sequence starts from, learned if the model learns it."""

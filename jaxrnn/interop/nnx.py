@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxrnn.engine.arguments import check_model
 from jaxrnn.engine.keys import DrawsNoise, MissingKey
 from jaxrnn.engine.unroll import step, unroll
-from jaxrnn.types import Carry, Key, Mask, Model, Params, Reset, Rollout
+from jaxrnn.types import Carry, Key, Model, Params, Rollout
 
 
 class RNN(nnx.Module):
@@ -43,7 +44,11 @@ class RNN(nnx.Module):
             model: cell or layer.
             num_inputs: width of the inputs; for tokens, the size of the vocabulary.
             rngs: streams of keys.
+
+        Raises:
+            TypeError: `model` is neither a Cell nor a Layer.
         """
+        check_model(model)
         self.model = nnx.static(model)
         params = model.init(rngs.params(), num_inputs)
         self.params = nnx.data(jax.tree.map(nnx.Param, params))
@@ -59,57 +64,36 @@ class RNN(nnx.Module):
         self,
         xs: Any,
         *,
-        carry: Carry = None,
-        starts: Carry = None,
-        mask: Mask = None,
-        reset: Reset = None,
-        reverse: bool = False,
-        time_major: bool = False,
         deterministic: bool | None = None,
         rngs: nnx.Rngs | nnx.RngStream | None = None,
+        **options: Any,
     ) -> Rollout:
         """`jr.unroll` with the parameters of this module.
 
         Args:
             xs: inputs `[..., T, D]`.
-            carry: carry before the first step; None is the initial carry.
-            starts: carry for each sequence of a row.
-            mask: `[..., T]`, True = real.
-            reset: `[..., T]`, True = a new sequence starts.
-            reverse: whether the sequence is read from its end.
-            time_major: whether xs, mask, reset and outputs have time first.
             deterministic: whether noise is off; None is what `train()` or `eval()` said.
             rngs: streams or stream of keys to use instead of that of the module.
+            options: the other options of `jr.unroll`, `mask=`, `carry=` and so on.
 
         Returns:
             The rollout: carry, outputs, info and flags.
         """
-        return unroll(
-            self.model,
-            self.arrays(),
-            xs,
-            carry=carry,
-            starts=starts,
-            mask=mask,
-            reset=reset,
-            reverse=reverse,
-            time_major=time_major,
-            key=self._key(deterministic, rngs),
-        )
+        key = self._key(deterministic, rngs)
+        return unroll(self.model, self.arrays(), xs, key=key, **options)
 
     def step(
         self,
         carry: Carry,
         x: Any,
         *,
-        mask: Mask = None,
-        reset: Reset = None,
         deterministic: bool | None = None,
         rngs: nnx.Rngs | nnx.RngStream | None = None,
+        **options: Any,
     ) -> tuple[Carry, Any]:
         """`jr.step` with the parameters of this module: `(carry, y)`; options as in `unroll`."""
         key = self._key(deterministic, rngs)
-        return step(self.model, self.arrays(), carry, x, mask=mask, reset=reset, key=key)
+        return step(self.model, self.arrays(), carry, x, key=key, **options)
 
     def initial_carry(self, batch_shape: tuple[int, ...] = ()) -> Carry:
         """The carry that a sequence starts from, learned if the model learns it."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
+from jaxrnn.cells._products import affine
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
@@ -65,9 +65,7 @@ def gated_mlp(
         (2, 5, 3)
     """
     checks.positive(num_units, "num_units")
-    if not callable(activation):
-        raise TypeError(f"activation must be a function, got {activation!r}.")
-
+    checks.function(activation, "activation")
     checks.boolean(use_bias, "use_bias")
 
     def init(key, num_inputs):

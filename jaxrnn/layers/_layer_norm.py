@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
+from jaxrnn.cells._norms import standardized
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless
@@ -63,8 +63,6 @@ def layer_norm(epsilon: float = 1e-5, *, param_dtype: Any = jnp.float32) -> Laye
                 f"xs must have the width of params.scale {params.scale.shape}, got {xs.shape[-1]}."
             )
         xs = xs.astype(jnp.promote_types(xs.dtype, jnp.float32))
-        centred = xs - xs.mean(-1, keepdims=True)
-        variance = (centred**2).mean(-1, keepdims=True)
-        return centred * lax.rsqrt(variance + epsilon) * params.scale + params.offset
+        return standardized(xs, epsilon) * params.scale + params.offset
 
     return stateless(init, apply, lambda num_inputs: num_inputs)

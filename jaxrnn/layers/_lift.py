@@ -48,8 +48,7 @@ def lift(
         >>> jr.unroll(layer, params, jnp.ones((2, 5, 3))).outputs.shape
         (2, 5, 4)
     """
-    if not callable(function):
-        raise TypeError(f"function must be a function, got {function!r}.")
+    checks.function(function, "function")
     if num_outputs is not None:
         checks.positive(num_outputs, "num_outputs")
     elif num_feature_axes != 1:

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jaxrnn.cells._rms import divided_by_rms
+from jaxrnn.cells._norms import divided_by_rms
 from jaxrnn.engine import checks
 from jaxrnn.factories import model_factory
 from jaxrnn.layers._stateless import stateless

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
+from jaxrnn.cells._products import affine
 from jaxrnn.cells._rg_lru import FirstOrNot, rg_lru, told_first_steps
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative
@@ -133,8 +133,8 @@ def griffin_block(
         if normalized_start:
             window, xs = causal_conv.convolve(params.conv, conv_carry, steps)
         else:
-            read = causal_conv.convolve_and_tell_first(params.conv, conv_carry, steps)
-            window, xs = read[0], FirstOrNot(*read[1])
+            window, told = causal_conv.convolve_and_tell_first(params.conv, conv_carry, steps)
+            xs = FirstOrNot(*told)
         rollout = evaluate(cell, params.lru, lru_carry, steps._replace(xs=xs))
         gated = rollout.outputs * jax.nn.gelu(z)
         ys = affine(gated, params.output_kernel, params.output_bias)

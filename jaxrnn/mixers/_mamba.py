@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
+from jaxrnn.cells._products import affine
 from jaxrnn.cells._s6 import s6
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.associative import associative

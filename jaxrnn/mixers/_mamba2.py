@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
-from jaxrnn.cells._rms import divided_by_rms
+from jaxrnn.cells._norms import divided_by_rms
+from jaxrnn.cells._products import affine
 from jaxrnn.engine import checks
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.precision import in_compute_dtype

@@ -1,6 +1,7 @@
 """The mLSTM, the matrix memory of xLSTM, in its recurrent, chunkwise and parallel forms."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
+from jaxrnn.cells._norms import standardized
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.linear_scan import linear_scan
@@ -68,8 +70,14 @@ class MLSTMWrite(NamedTuple):
 
 
 class MLSTMReadout(NamedTuple):
-    """The ε that is added to the denominator, and that of the norm of each head, or None."""
+    """How a memory is read.
 
+    `query_and_gate` gives, of params, inputs and (num_heads, K), the query `[..., num_heads, K]`
+    and what the outputs `[..., num_heads*V]` are multiplied with. `epsilon` is added to the
+    denominator; `norm_epsilon` is that of the norm of each head, or None.
+    """
+
+    query_and_gate: Callable[[Any, Any, tuple[int, ...]], tuple[Any, Any]]
     epsilon: float
     norm_epsilon: float | None
 
@@ -96,8 +104,10 @@ def mlstm(
     Beck et al. 2024, "xLSTM" (arXiv:2405.04517). m only keeps the exponentials in range: y is the
     same as with m = 0 throughout, where the denominator is max(|q · n|, 1). The paper's m has no 0
     in its maximum. With it exp(-m) cannot overflow, and nothing is lost: a memory smaller than
-    exp(0) has the denominator 1. The paper's code adds 1e-6 to the scaled denominator, which makes
-    y depend on m; nothing is added here unless `denominator_epsilon` says so.
+    exp(0) has the denominator 1. exp(-m) is not taken below the root of the smallest normal number
+    (1e-19 in float32), which only a query notices that is 0 to as many digits. The paper's code
+    adds 1e-6 to the scaled denominator, which makes y depend on m; nothing is added here unless
+    `denominator_epsilon` says so.
 
     The published xLSTM 7B (Beck et al. 2025, arXiv:2503.13427) has gates cap tanh(ĩ / cap), and the
     same of x w_f + b_f, and normalises each head of the quotient before the output gate.
@@ -145,40 +155,61 @@ def mlstm(
     if norm_epsilon is not None:
         checks.above_zero(norm_epsilon, "norm_epsilon")
     checks.not_negative(denominator_epsilon, "denominator_epsilon")
-    readout = MLSTMReadout(denominator_epsilon, norm_epsilon)
+    readout = MLSTMReadout(_query_and_gate, denominator_epsilon, norm_epsilon)
 
     def init(key, num_inputs):
         keys = jax.random.split(key, 3)
-        input_bias = 0.1 * jax.random.normal(keys[2], (num_heads,))
-        forget_bias = jnp.linspace(3.0, 6.0, num_heads)
         return MLSTMParams(
             initializers.input_kernel(keys[0], num_inputs, num_keys + num_outputs, param_dtype),
             jnp.zeros(num_keys + num_outputs, param_dtype),
             initializers.input_kernel(keys[1], num_inputs, num_keys + num_outputs, param_dtype),
             jnp.zeros(num_keys + num_outputs, param_dtype),
             jnp.zeros((num_inputs, 2 * num_heads), param_dtype),
-            jnp.concatenate([input_bias, forget_bias]).astype(param_dtype),
+            initial_gate_bias(keys[2], num_heads, param_dtype),
             None if norm_epsilon is None else jnp.ones(num_outputs, param_dtype),
         )
 
-    def initial_carry(params, batch_shape=()):
-        shape, dtype = (*batch_shape, num_heads, head_width), precision.compute_dtype(params)
-        return MLSTMCarry(
-            c=jnp.zeros((*shape, width), dtype),
-            n=jnp.zeros(shape, dtype),
-            m=jnp.zeros(shape[:-1], dtype),
-        )
+    write = partial(_write, num_keys=num_keys, cap=gate_soft_cap)
+    cell = memory_cell(init, write, readout, (num_heads, head_width, width))
+    return recurrent(cell, chunkwise(64) if evaluator is None else evaluator)
 
-    cell = Cell(
+
+def initial_gate_bias(key: Any, num_heads: int, dtype: Any) -> Any:
+    """The bias of the gates i and f of every head, `[2*num_heads]`."""
+    input_bias = 0.1 * jax.random.normal(key, (num_heads,))
+    return jnp.concatenate([input_bias, jnp.linspace(3.0, 6.0, num_heads)]).astype(dtype)
+
+
+def memory_cell(
+    init: Callable[[Any, int], Any],
+    write: Callable[[Any, Any], MLSTMWrite],
+    readout: MLSTMReadout,
+    shape: tuple[int, int, int],
+) -> Cell:
+    """The recurrence of the mLSTM after any maps to what is written and what reads.
+
+    Args:
+        init: initial params of a key and a number of inputs.
+        write: what a step writes, of params and x.
+        readout: how the memory is read.
+        shape: (num_heads, K, V).
+    """
+    num_heads, _, width = shape
+
+    def initial_carry(params, batch_shape=()):
+        shapes = shape, shape[:-1], shape[:1]
+        dtype = precision.compute_dtype(params)
+        return MLSTMCarry(*(jnp.zeros((*batch_shape, *each), dtype) for each in shapes))
+
+    return Cell(
         init,
         initial_carry,
-        partial(_write, num_keys=num_keys, cap=gate_soft_cap),
+        write,
         _advance,
         partial(_emit, readout=readout),
-        num_outputs=lambda num_inputs: num_outputs,
+        num_outputs=lambda num_inputs: num_heads * width,
         pairwise=partial(_pairwise, readout=readout),
     )
-    return recurrent(cell, chunkwise(64) if evaluator is None else evaluator)
 
 
 def _write(params: MLSTMParams, x: Any, num_keys: int, cap: float | None) -> MLSTMWrite:
@@ -202,7 +233,7 @@ def _advance(params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite) -> MLSTMCarr
 
 
 def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any, readout: MLSTMReadout) -> Any:
-    q, o = _query_and_gate(params, x, carry.n.shape[-2:])
+    q, o = readout.query_and_gate(params, in_compute_dtype(params, x), carry.n.shape[-2:])
     value = jnp.einsum("...k,...kv->...v", q, carry.c)
     weight = jnp.einsum("...k,...k->...", q, carry.n)
     return _output(params, o, value, weight, carry.m, readout)
@@ -210,7 +241,6 @@ def _emit(params: MLSTMParams, carry: MLSTMCarry, x: Any, readout: MLSTMReadout)
 
 def _query_and_gate(params: MLSTMParams, x: Any, shape: tuple[int, ...]) -> Any:
     """The query `[..., num_heads, K]` of this shape, and the gate σ(õ) `[..., num_heads*V]`."""
-    x = in_compute_dtype(params, x)
     q, o = jnp.split(x @ params.read_kernel + params.read_bias, (math.prod(shape),), axis=-1)
     return q.reshape(*q.shape[:-1], *shape), jax.nn.sigmoid(o)
 
@@ -219,18 +249,20 @@ def _output(
     params: MLSTMParams, o: Any, value: Any, weight: Any, m: Any, readout: MLSTMReadout
 ) -> Any:
     """σ(õ) ⊙ norm(qᵀ c / (max(|q · n|, exp(-m)) + ε)), `[..., num_heads*V]`."""
-    # m < 0 occurs only in a carry that no step has made; above the limit exp(-m) is subnormal.
-    smallest = jnp.exp(-jnp.clip(m, 0, -jnp.log(jnp.finfo(m.dtype).tiny)))
+    # m < 0 occurs only in a carry that no step has made. A query of zeros divides by exp(-m) alone;
+    # it stays above the root of the smallest number, so that the derivative, which divides by it
+    # once more than by the norm, cannot overflow.
+    limit = -0.5 * jnp.log(jnp.finfo(m.dtype).tiny)
+    smallest = jnp.exp(-jnp.clip(m, 0, limit))
     denominator = jnp.maximum(jnp.abs(weight), smallest)[..., None]
     if readout.epsilon:
         denominator = denominator + readout.epsilon
     mean = _quotient(value, denominator)
+    shape = *mean.shape[:-2], math.prod(mean.shape[-2:])
     if readout.norm_epsilon is None:
-        return o * mean.reshape(o.shape)
-    mean = mean - mean.mean(axis=-1, keepdims=True)
-    variance = (mean**2).mean(axis=-1, keepdims=True)
-    mean = mean * jax.lax.rsqrt(variance + readout.norm_epsilon)
-    return o * mean.reshape(o.shape) * in_compute_dtype(params, params.norm_scale)
+        return o * mean.reshape(shape)
+    mean = standardized(mean, readout.norm_epsilon)
+    return o * mean.reshape(shape) * in_compute_dtype(params, params.norm_scale)
 
 
 @jax.custom_jvp
@@ -254,7 +286,8 @@ def _pairwise(
 ) -> Any:
     """All steps at once, with n as one more column of c and both gates in units of exp(m)."""
     m, log_f, log_i = _stabilised(carry.m, z, steps.mask, steps.reset)
-    q, o = _query_and_gate(params, steps.xs, carry.n.shape[-2:])
+    xs = in_compute_dtype(params, steps.xs)
+    q, o = readout.query_and_gate(params, xs, carry.n.shape[-2:])
     i = jnp.exp(log_i)[..., None]
     ys, memory = matrix_scan(
         q,
@@ -282,24 +315,27 @@ def _stabilised(start: Any, z: MLSTMWrite, mask: Mask, reset: Reset) -> tuple[An
         # A fresh memory has m = 0, whatever came before.
         return m if reset is None else select(reset, jnp.zeros_like(m), m)
 
-    # Where it is known which of the two is larger, m is a linear recurrence with its derivative.
-    floor = jnp.maximum(log_i, 0)
-    decays = log_f + before(jax.lax.stop_gradient(_largest(start, log_f, log_i, reset))) > floor
-    m = linear_scan(decays, jnp.where(decays, log_f, floor), start, mask=mask, reset=reset, axis=0)
+    # Once it is known which of f̃ + m and max(ĩ, 0) is larger, m is a linear recurrence.
+    largest = jax.lax.stop_gradient(_largest(start, log_f, log_i, reset))
+    lowest = jnp.maximum(log_i, 0)
+    is_kept = log_f + before(largest) > lowest
+    m = linear_scan(
+        *(is_kept, jnp.where(is_kept, log_f, lowest), start), mask=mask, reset=reset, axis=0
+    )
     return m, log_f + before(m) - m, log_i - m
 
 
 def _largest(start: Any, log_f: Any, log_i: Any, reset: Reset) -> Any:
-    """mₜ = max(f̃ + mₜ₋₁, ĩ, 0), composed over ever more steps."""
-    floor = jnp.maximum(log_i, jnp.where(log_i > -jnp.inf, 0, log_i))
+    """mₜ = max(f̃ + mₜ₋₁, ĩ, 0), from maps m ↦ max(f + m, i) that compose in log₂ T rounds."""
+    i = jnp.where(log_i > -jnp.inf, jnp.maximum(log_i, 0), log_i)
+    f, reach = log_f, 1
     if reset is not None:
-        log_f = select(reset, jnp.full_like(log_f, -jnp.inf), log_f)
-        floor = select(reset, jnp.maximum(floor, 0), floor)
-    reach = 1
-    while reach < len(log_f):
-        floor = jnp.maximum(log_f + _delayed(floor, reach, -jnp.inf), floor)
-        log_f, reach = log_f + _delayed(log_f, reach, 0), 2 * reach
-    return jnp.maximum(log_f + start, floor)
+        f = select(reset, jnp.full_like(f, -jnp.inf), f)
+        i = select(reset, jnp.maximum(i, 0), i)
+    while reach < len(f):
+        i = jnp.maximum(f + _delayed(i, reach, -jnp.inf), i)
+        f, reach = f + _delayed(f, reach, 0), 2 * reach
+    return jnp.maximum(f + start, i)
 
 
 def _delayed(leaf: Any, num_steps: int, first: float) -> Any:

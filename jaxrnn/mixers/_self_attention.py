@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrnn.cells import _initializers as initializers
-from jaxrnn.cells._affine import affine
+from jaxrnn.cells._products import affine
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.masking import select
 from jaxrnn.engine.precision import in_compute_dtype

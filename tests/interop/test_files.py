@@ -56,6 +56,21 @@ def test_any_tree_and_dtype(path):
     assert load_params(path, ()) == ()
 
 
+def test_views_of_arrays_keep_their_numbers(path):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    views = {
+        "transposed": array.T,
+        "reversed": array[::-1],
+        "strided": array[:, ::2],
+        "repeated": np.broadcast_to(array[0], (2, 4)),
+        "columns": np.asfortranarray(array),
+        "complex": array.astype(np.complex64).T,
+        "half": np.asarray(jnp.asarray(array, jnp.bfloat16)).T,
+    }
+    save_params(path, views)
+    same(load_params(path, views), views)
+
+
 def test_names_and_what_wrote_it(path):
     model = jr.serial(jr.bidirectional(jr.gru(2)), jr.dense(3))
     save_params(path, model.init(jax.random.key(0), 2), model)

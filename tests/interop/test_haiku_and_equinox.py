@@ -151,6 +151,7 @@ def test_what_equinox_has_not_is_named():
         (3, TypeError, "must be a module of equinox"),
         (eqx.nn.Conv1d(1, 1, 1, key=key), ValueError, "Conv1d cannot be read"),
         (eqx.nn.LayerNorm(3, use_bias=False), ValueError, "LayerNorm cannot be read"),
+        (eqx.nn.LayerNorm((2, 3)), ValueError, "LayerNorm cannot be read"),
         (eqx.nn.Linear("scalar", 3, key=key), ValueError, "shape"),
     ):
         with pytest.raises(error, match=message):

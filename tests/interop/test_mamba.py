@@ -156,6 +156,8 @@ def test_files_without_the_readout_are_tied():
     config |= {"head_dim": 3, "layer_norm_epsilon": 0.1, "time_step_rank": 1, "chunk_size": 4}
     config |= {"time_step_limit": [0.0, {"__float__": "Infinity"}], "hidden_act": "silu"}
     want = from_mamba(arrays, config)
+    apart = from_mamba(arrays, config | {"tie_word_embeddings": False})
+    assert repr(apart.model).startswith("serial(embed(")
     del arrays["lm_head.weight"]
     model, params, _ = from_mamba(arrays, config)
     assert model == want.model and isinstance(params, jr.layers.TiedEmbedParams)
@@ -166,15 +168,16 @@ def test_files_without_the_readout_are_tied():
 
 WRONG_CONFIGS = {
     "d_state": ({"d_state": 5}, "config says 'd_state' is 5, but by the arrays it is 2"),
+    "two names": ({"state_size": 5, "d_state": 2}, "config says 'state_size' is 5"),
     "bias": ({"ssm_cfg": {"bias": True}}, "'bias' is True, but by the arrays it is False"),
-    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'mamba', .* it is 'mamba2'"),
+    "another kind": ({"ssm_cfg": {"layer": "Mamba1"}}, "'layer' is 'Mamba1', .* it is 'Mamba2'"),
     "attention": ({"attn_layer_idx": [1]}, r"'attn_layer_idx': \[1\], which has no counterpart"),
     "perceptrons": ({"d_intermediate": 8}, "'d_intermediate': 8, .* must be 0"),
     "layer norm": ({"rms_norm": False}, "'rms_norm': False"),
     "part of the width": ({"d_ssm": 6}, "'d_ssm': 6"),
     "activation": ({"hidden_act": "gelu"}, "'hidden_act': 'gelu', .* must be 'silu'"),
     "mup": ({"mup": True}, "'mup': True"),
-    "unknown": ({"use_gate": True}, "has the key 'use_gate', which from_mamba does not know"),
+    "unknown": ({"use_gate": True}, "the unknown key 'use_gate'"),
     "groups": ({"ngroups": 3}, "do not fit 3 groups"),
     "ignored": (
         {"hidden_size": D, "n_groups": 1, "norm_before_gate": True},
@@ -190,6 +193,31 @@ def test_configs_that_do_not_fit_name_the_key(name):
     config, message = WRONG_CONFIGS[name]
     with pytest.raises(ValueError, match=message):
         from_mamba(draw(mamba2_shapes()), config)
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        ({"ngroups": 1, "n_groups": 2}, ValueError, "'ngroups' is 1 and 'n_groups' is 2"),
+        ({"ngroups": 1, "ssm_cfg": {"ngroups": 2}}, ValueError, "which mean the same"),
+        ({"d_model": 99, "hidden_size": D, "n_groups": 1}, ValueError, "'d_model' is 99 and"),
+        ({"ngroups": 0}, ValueError, "groups in config must be at least 1, got 0"),
+        ({"ngroups": "2"}, TypeError, "groups in config must be an int, got '2'"),
+        ({"norm_before_gate": "false"}, TypeError, "'norm_before_gate' of config must be True or"),
+        ({"dt_limit": 0.1}, ValueError, "must be two numbers, got 0.1"),
+        ({"norm_epsilon": None}, TypeError, "ε of config must be a number, got None"),
+        ({"ssm_cfg": [1]}, TypeError, "'ssm_cfg' of config must be a mapping, got list"),
+    ],
+)
+def test_configs_that_contradict_themselves(config, error, message):
+    with pytest.raises(error, match=message):
+        from_mamba(draw(mamba2_shapes()), config)
+
+
+def test_a_state_of_too_many_steps_is_not_cut():
+    states = np.ones((2, H, W + 1), np.float32), np.ones((2, H, N), np.float32)
+    with pytest.raises(ValueError, match="a conv_state .* or one more"):
+        from_mamba(draw(MAMBA), cache=states)
 
 
 def test_arrays_that_do_not_fit_name_the_key():
@@ -253,7 +281,7 @@ def test_models_without_a_counterpart_say_so():
 
 def test_parameters_of_another_model_say_so():
     arrays = draw(MAMBA)
-    model, params, _ = from_mamba(arrays)
+    model, params, _ = from_mamba(arrays, {"dt_rank": "auto"})
     with pytest.raises(TypeError, match="params"):
         to_mamba(jr.mamba2(N, head_width=3), params)
     with pytest.raises(ValueError, match="params.ssm.skip"):

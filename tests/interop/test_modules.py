@@ -129,10 +129,9 @@ def test_carries_steps_and_resets():
         want = jr.unroll(model, params, XS, mask=MASK, reset=reset)
         assert_close(rest.carry, want.carry)
         assert_close(jnp.concatenate([first.outputs, rest.outputs], 1), want.outputs)
-        carry, y = step(start((B,)), XS[:, 0], mask=MASK[:, 0])
+        _, y = step(start((B,)), XS[:, 0], mask=MASK[:, 0])
         assert_close(y, want.outputs[:, 0])
         assert_close(start((B,)), model.initial_carry(params, (B,)))
-        del carry
 
 
 def quiet_module():
@@ -209,5 +208,7 @@ def test_tokens_and_what_is_asked_for():
         jr.interop.linen.RNN(model).init(jax.random.key(0), tokens)
     with pytest.raises(TypeError, match="model must be"):
         jr.interop.linen.RNN(3)
+    with pytest.raises(TypeError, match="model must be"):
+        jr.interop.nnx.RNN(3, D, rngs=nnx.Rngs(0))
     with pytest.raises(AttributeError, match="no attribute 'torch'"):
         jr.interop.torch  # noqa: B018

@@ -199,9 +199,14 @@ def test_a_batch_major_node_is_the_same():
     major = onnx.ModelProto.FromString(proto.SerializeToString())
     major.graph.node[0].attribute.append(helper.make_attribute("layout", 1))
     del major.graph.output[1:]
+    start = numbers(2, 3, H)
+    for model, array in ((proto, start), (major, start.swapaxes(0, 1).copy())):
+        model.graph.node[0].input[5] = "start"
+        model.graph.initializer.append(numpy_helper.from_array(array, "start"))
     one, other = from_onnx(proto), from_onnx(major)
     assert one.model == other.model
-    jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
+    jax.tree.map(np.testing.assert_array_equal, one[1:], other[1:])
+    np.testing.assert_array_equal(one.carry.backward.h, start[1])
 
 
 STACKS = {
@@ -211,6 +216,7 @@ STACKS = {
     ),
     "two sizes": lambda: jr.serial(
         jr.bidirectional(jr.gru(3), jr.lstm(2, peephole=True)),
+        jr.bidirectional(jr.gru(2), jr.gru(3)),
         jr.recurrent(jr.elman(2), reverse=True),
     ),
     "sum": lambda: jr.serial(
@@ -258,6 +264,14 @@ def random_params(model, num_inputs, dtype=np.float32):
 def random_like(tree, dtype=np.float32):
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda leaf: 0.5 * rng.standard_normal(leaf.shape).astype(dtype), tree)
+
+
+def test_options_that_are_arrays():
+    activation = functools.partial(jax.nn.elu, alpha=np.float32(0.5))
+    model = jr.serial(jr.elman(H, activation), jr.dense(2, activation))
+    imported = from_onnx(to_onnx(model, random_params(model, D)))
+    half = functools.partial(jax.nn.elu, alpha=0.5)
+    assert imported.model == jr.serial(jr.elman(H, half), jr.dense(2, half))
 
 
 def test_activations_after_dense_layers():
@@ -628,6 +642,7 @@ GRAPHS = {
         [node("LayerNormalization", "x scale3", "y", "norm", axis=1)], "must normalise the last",
     ),
     "softmax over the batch": ([node("Softmax", "x", "y", "soft", axis=1)], "over the last axis"),
+    "another selu": ([node("Selu", "x", "y", "selu", alpha=2.0)], "'selu' .* its definition"),
     "noise": ([node("Dropout", "x ratio on", "y", "noise")], "'noise' .* not be in training mode"),
     "half precision": (
         [*SQUEEZED, node("Cast", "z", "u", "half", to=TensorProto.FLOAT16),
@@ -647,6 +662,33 @@ GRAPHS = {
         [*SQUEEZED, helper.make_node("LSTM", ["z", "W4", "R", "B", "lengths"], ["y"], "second",
                                      hidden_size=H)],
         "must share one sequence_lens",
+    ),
+    "lengths of one direction": (
+        [node("LSTM", "x W R B lengths", "Y", hidden_size=H),
+         node("LSTM", "x W R B", "Yr", hidden_size=H, direction="reverse"),
+         node("Squeeze", "Y one", "z"), node("Squeeze", "Yr one", "u"),
+         node("Concat", "z u", "y", "both", axis=2)],
+        "'both' .* joins two recurrences with different sequence_lens",
+    ),
+    "directions joined across the batch": (
+        [*SQUEEZED, node("LSTM", "x W R B", "Yr", hidden_size=H, direction="reverse"),
+         node("Squeeze", "Yr one", "u"), node("Reshape", "z rows", "zr"),
+         node("Reshape", "u rows", "ur"), node("Concat", "zr ur", "y", "both", axis=1)],
+        "'both' .* can be read only where it joins",
+    ),
+    "lengths of one layer of two with one name": (
+        [*SQUEEZED, helper.make_node("LSTM", ["z", "W4", "R", "B", "lengths"], ["y"], "cell",
+                                     hidden_size=H)],
+        "must share one sequence_lens",
+    ),
+    "a bias of the batch": (
+        [node("MatMul", "x wide", "u"), node("Transpose", "u", "v", perm=[0, 2, 1]),
+         node("Add", "v pair", "y", "shift")],
+        "'shift' .* as the bias of a Mat",
+    ),
+    "the mean of a norm": (
+        [node("LayerNormalization", "x scale", "u mean", "norm"), node("Relu", "mean", "y", "r")],
+        "'r' .* reads what is an output of the node 'norm' .* that is not its first one",
     ),
     "cut features": (
         [*SQUEEZED, node("Slice", "z zero one two", "y", "cut")], "'cut' .* must take one of the",
@@ -675,11 +717,18 @@ def test_graphs_that_are_no_chain_of_layers(name):
         "W4": lstm_weights(1, H)["W"],
         "K": numbers(H, 2),
         "K3": numbers(1, D, 2),
+        "wide": numbers(D, B),
+        "pair": numbers(B),
         "one": ints(1),
         "two": ints(2),
     }
     weights |= {"scale": np.ones(D, np.float32), "scale3": np.ones((1, D), np.float32)}
-    weights |= {"step": np.array(-1), "heads": ints(0, 0, 2, 2), "merge": ints(0, 0, -1)}
+    weights |= {
+        "step": np.array(-1),
+        "heads": ints(0, 0, 2, 2),
+        "rows": ints(0, -1),
+        "merge": ints(0, 0, -1),
+    }
     weights |= {"zero": ints(0), "one": ints(1), "two": ints(2)}
     weights |= {"ratio": np.float32(0.5), "on": np.array(True)}
     used = {given for one in nodes for given in one.input}

@@ -1,5 +1,8 @@
 """The parts that every import and export is made of."""
 
+from functools import partial
+
+import jax
 import numpy as np
 import pytest
 
@@ -32,6 +35,28 @@ def test_each_array_is_taken_exactly_once():
 def test_blocks_of_gates_change_places():
     kernel = np.arange(8.0).reshape(1, 8)
     np.testing.assert_array_equal(regrouped(kernel, "iofc", "ifco"), [[0, 1, 4, 5, 6, 7, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("write", "package"),
+    [
+        (jr.interop.to_equinox, "equinox"),
+        (jr.interop.to_flax, "flax"),
+        (partial(jr.interop.to_haiku, paths="gru"), "jax"),
+        (jr.interop.to_keras, "keras"),
+        (jr.interop.to_nnx, "flax"),
+        (jr.interop.to_onnx, "onnx"),
+        (jr.interop.to_torch, "torch"),
+    ],
+)
+def test_parameters_of_another_model_are_refused(write, package):
+    pytest.importorskip(package, reason=f"needs {package}")
+    model = jr.gru(2, reset_after=False)
+    params = model.init(jax.random.key(0), 3)
+    with pytest.raises(TypeError, match="params must"):
+        write(model, jr.lstm(2).init(jax.random.key(0), 3))
+    with pytest.raises(ValueError, match="params.bias"):
+        write(model, params._replace(bias=np.ones(5, np.float32)))
 
 
 def test_the_call_that_made_a_model_with_its_defaults():

@@ -9,7 +9,8 @@ import jaxrnn as jr
 from jaxrnn.interop import from_recurrentgemma
 
 # Widths of the model, the recurrence and the perceptron; heads and their width; kernel; tokens.
-D, H, M, HEADS, K, W, V, T = 8, 6, 5, 2, 4, 3, 7, 10
+# Three pairs of features of a head rotate, so that their order matters.
+D, H, M, HEADS, K, W, V, T = 24, 6, 5, 2, 12, 3, 7, 10
 KINDS = ["recurrent", "recurrent", "attention"] * 2 + ["recurrent"]
 WINDOW = 3
 PACKAGE = {
@@ -195,7 +196,7 @@ def attention_block(arrays, xs, starts):
 
 def griffin(arrays, tokens, starts):
     """`Griffin` of the package, on one row."""
-    x = arrays["embedder"]["input_embedding"][tokens] * 2.828125  # √8 in bfloat16
+    x = arrays["embedder"]["input_embedding"][tokens] * 4.90625  # √24 in bfloat16
     for index, kind in enumerate(KINDS):
         block = arrays[f"blocks.{index}"]
         mix = recurrent_block if kind == "recurrent" else attention_block
@@ -240,7 +241,7 @@ def without(tree, name):
         (without(PACKAGE, "logits_soft_cap"), "must have the key 'logits_soft_cap'"),
         (without(PACKAGE, "attention_window_size"), "'attention_window_size' for blocks.2"),
         (PACKAGE | {"num_heads": 4}, "says there are 4 heads, but by the gates .* there are 2"),
-        (PACKAGE | {"width": 9}, "'width' is 9, but by the arrays it is 8"),
+        (PACKAGE | {"width": 9}, f"'width' is 9, but by the arrays it is {D}"),
         (PACKAGE | {"mlp_expanded_width": 9}, "'mlp_expanded_width' is 9"),
         (PACKAGE | {"block_types": KINDS[:-1]}, "'block_types' is"),
         (PACKAGE | {"rope_scaling": {}}, "unknown key 'rope_scaling'"),
@@ -261,7 +262,7 @@ def test_arrays_that_do_not_fit_say_so():
         (arrays | {f"{lru}a_imag_param": np.ones(3, np.float32)}, "no place for: .*a_imag_param"),
         (
             arrays | {"final_norm.scale": np.ones(3, np.float32)},
-            r"must have the shape \[8\], got \[3\]",
+            rf"must have the shape \[{D}\], got \[3\]",
         ),
         (
             arrays | {"lm_head.weight": np.ones((V, D), np.float32)},

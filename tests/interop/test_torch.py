@@ -278,6 +278,11 @@ def with_hook(module):
     return module
 
 
+def with_own_forward(module):
+    module.forward = nn.functional.relu6
+    return module
+
+
 WRONG = {
     "no module": (lambda: from_torch(jr.gru(2)), TypeError, "source must be a module of torch"),
     "no model": (lambda: from_torch(DICT), TypeError, "model must be the cell or layer"),
@@ -314,6 +319,11 @@ WRONG = {
         "source must be a module of torch, a list or dict of modules",
     ),
     "hook": (lambda: from_torch([with_hook(nn.ReLU())]), ValueError, "0 has hooks or a forward"),
+    "own forward": (
+        lambda: from_torch(with_own_forward(nn.ReLU())),
+        ValueError,
+        "a forward of its",
+    ),
     "old weight norm": (
         lambda: from_torch(nn.utils.spectral_norm(nn.Linear(2, 3))),
         ValueError,
@@ -369,6 +379,11 @@ WRONG = {
     ),
     "softplus": (lambda: from_torch(nn.Softplus(beta=2)), ValueError, "cannot be read: Softplus"),
     "norm of two axes": (lambda: from_torch(nn.LayerNorm((2, 3))), ValueError, "over one axis"),
+    "norm without an offset": (
+        lambda: from_torch(nn.LayerNorm(3, bias=False)),
+        ValueError,
+        "over one axis with weight and bias",
+    ),
     "meta": (lambda: from_torch(nn.GRU(1, 1, device="meta")), ValueError, "tensor with values"),
     "parametrised": (
         lambda: from_torch(nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))),
@@ -389,6 +404,11 @@ WRONG = {
         lambda: carry_from_torch(jr.lstm(3, projection=2), [torch.ones(1, 2, 3)] * 2),
         ValueError,
         r"\[1, \*batch, 2\], \[1, \*batch, 3\], .*, got \[1, 2, 3\], \[1, 2, 3\]",
+    ),
+    "state of two batches": (
+        lambda: carry_from_torch(jr.lstm(2), [torch.ones(1, 2, 2), torch.ones(1, 3, 2)]),
+        ValueError,
+        r"got \[1, 2, 2\], \[1, 3, 2\]",
     ),
     "state of two widths": (
         lambda: carry_from_torch(jr.serial(GRU, jr.gru(3)), torch.ones(2, 2, 2)),
@@ -428,7 +448,10 @@ UNWRITABLE = {
     "sigmoid": (jr.elman(2, jax.nn.sigmoid), "activation="),
     "sum": (jr.bidirectional(jr.gru(2), merge="sum"), "merge='sum'"),
     "two cells": (jr.bidirectional(jr.gru(2), jr.lstm(2)), "with equal elman, lstm or gru"),
-    "variational": (jr.serial(jr.gru(2), jr.dropout(0.1, True), jr.gru(2)), "variational=True"),
+    "variational": (
+        jr.serial(jr.gru(2), jr.dropout(0.1, True), jr.gru(2)),
+        "no module for dropout",
+    ),
     "dropout": (jr.dropout(0.1, variational=True), "no module for dropout"),
     "function": (jr.lift(jnp.cos), "no module for the function"),
     "layer": (jr.causal_conv(2), "no module for causal_conv"),

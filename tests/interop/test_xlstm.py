@@ -153,7 +153,7 @@ def test_arrays_that_do_not_fit_say_so():
     layer = "backbone.blocks.1.mlstm_layer."
     without = {name: array for name, array in arrays.items() if name != f"{layer}k.weight"}
     ones = np.ones((3, D), np.float32)
-    older = {"xlstm_block_stack.blocks.0.xlstm.proj_up.weight": ones}
+    older = {"blocks.0.mlstm_layer.q.weight": ones}
     for changed, message in (
         (without, "has no array 'backbone.blocks.1.mlstm_layer.k.weight'"),
         (arrays | {f"{layer}q.bias": ones}, "no place for: .*mlstm_layer.q.bias"),

@@ -185,6 +185,27 @@ def test_bfloat16_parameters_and_gates_of_fifty(chunk_size):
         assert result[1].carry.c.dtype == jnp.float32
 
 
+@pytest.mark.parametrize("chunk_size", FORMS.values(), ids=FORMS)
+def test_a_query_of_zeros_reads_zeros_however_large_the_memory(chunk_size):
+    """exp(-100) is not a number of float32 that can divide."""
+    layer = jr.mlstm(1, 2, evaluator=jr.chunkwise(chunk_size), norm_epsilon=1e-5)
+    params = layer.init(jax.random.key(0), 2)
+    params = params._replace(
+        gate_kernel=jnp.array([[0.0, 0.0], [1.0, 0.0]]),
+        read_kernel=params.read_kernel.at[1].set(0),
+    )
+    xs = jnp.array([[0.0, 100.0], [0.0, 100.0], [1.0, 100.0]])
+
+    def total(params, xs):
+        ys = jr.unroll(layer, params, xs).outputs
+        return ys.sum(), ys
+
+    gradients, ys = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(params, xs)
+    np.testing.assert_array_equal(ys[:2], 0)
+    assert (ys[2] != 0).any()
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+
+
 def test_wrong_sizes_raise():
     with pytest.raises(TypeError, match="head_width"):
         jr.mlstm(2, 3.0)
