@@ -130,7 +130,7 @@ def _levels(log_decay):
 
 
 def _channel_products(readers, key, levels, per_step):
-    """Products of r readers and n keys in each step, `[..., C*r, C*n]`, where the key is earlier."""
+    """Products `[..., C*r, C*n]` of r readers and n keys a step, for keys of an earlier step."""
     num_rows, num_columns = readers.shape[-2], key.shape[-2]
 
     def by_step(leaf, count):

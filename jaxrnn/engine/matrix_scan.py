@@ -85,11 +85,12 @@ def matrix_scan(
     )
     # Zeros keep the memory, write nothing and read nothing.
     steps = zero_masked(mask, steps)
-    start = (0 if initial is None else initial) if state is None else state
-    start = varying_like(_memory(start, shared, steps, "state"), (steps, reset, initial))
     initial = None if initial is None else _memory(initial, shared, steps, "initial")
+    if state is None:
+        state = 0 if initial is None else initial.reshape(*shared[1:], *initial.shape[-2:])
+    state = varying_like(_memory(state, shared, steps, "state"), (steps, reset, initial))
     run = _run_and_read_before if read_before else _run
-    last, outputs = run(start, initial, steps, reset, chunk_size)
+    last, outputs = run(state, initial, steps, reset, chunk_size)
     outputs = zero_masked(mask, outputs).reshape(*shared, outputs.shape[-1])
     return outputs, last.reshape(*shared[1:], *last.shape[-2:])
 
@@ -170,7 +171,7 @@ def _time_after_rows(leaf):
 
 
 def _steps_of(query, key, value, log_decay, erase):
-    """The axes of time and rows, and the steps `[T, B, H, ...]`, where H is the last axis of rows."""
+    """The axes of time and rows, and the steps `[T, B, H, ...]`; H is the last axis of rows."""
     given = {"query": query, "key": key, "value": value, "log_decay": log_decay, "erase": erase}
     given = {name: checks.array(leaf, name) for name, leaf in given.items() if leaf is not None}
     if given["query"].ndim < 2:
@@ -217,7 +218,7 @@ def _fitted(leaf, shared, features, name):
 
 
 def _in_two_axes(leaf, shared):
-    """`[T, *rows, ...]` as `[T, B, H, ...]`; H, or all axes that make up B, may be 1 to be shared."""
+    """`[T, *rows, ...]` as `[T, B, H, ...]`, where B and H may be 1 to be shared."""
     num_steps, *lead, heads = (*shared, 1) if len(shared) == 1 else shared
     features = leaf.shape[len(shared) :]
     own = leaf.shape[1 : len(shared)] or (1,)
