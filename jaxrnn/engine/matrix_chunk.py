@@ -47,10 +47,11 @@ def matrix_chunk(state: Any, initial: Any, steps: MatrixSteps, reset: Any) -> tu
     log_decay = jnp.maximum(log_decay, _LOWEST)
     # The number of resets up to a step numbers its sequence; 0 is that of `state`.
     number = None if reset is None else jnp.cumsum(reset, axis=-1)[..., None]
-    same = None if reset is None else number == jnp.swapaxes(number, -1, -2)
+    same = True if number is None else number == jnp.swapaxes(number, -1, -2)
     up_to = np.tri(num_steps)
-    since = _sums(up_to if initial is None or same is None else up_to * same, log_decay)
-    since, until = jnp.exp(since), jnp.exp(_sums(1 - up_to, log_decay))
+    # Without `initial` the sums before a reset are read by nothing.
+    since = jnp.exp(_sums(up_to if initial is None else up_to * same, log_decay))
+    until = jnp.exp(_sums(1 - up_to, log_decay))
 
     def from_start(readers):
         """What readers find of the memory that their sequence starts from."""
@@ -69,7 +70,7 @@ def matrix_chunk(state: Any, initial: Any, steps: MatrixSteps, reset: Any) -> tu
         """What readers find of each write; `own [r, n]` says of which ones of their own step."""
         before = np.tri(num_steps, k=-1)
         seen = np.kron(before, np.ones_like(own)) + np.kron(np.eye(num_steps), own) > 0
-        if same is not None:
+        if number is not None:
             seen = seen & _repeated(same, own.shape)
         if not shared:
             return jnp.where(seen, _channel_products(readers, key, decays, own.shape), 0)

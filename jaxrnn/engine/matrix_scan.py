@@ -78,7 +78,33 @@ def matrix_scan(
     checks.boolean(read_before, "read_before")
     if chunk_size is not None:
         checks.positive(chunk_size, "chunk_size")
-    shared, steps = _steps_of(query, key, value, log_decay, erase)
+    run = functools.partial(_run_and_read_before if read_before else _run, chunk_size)
+    arrays = query, key, value, log_decay, erase
+    return _evaluated(run, arrays, state, initial, mask, reset)
+
+
+def matrix_pairs(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    log_decay: Any = None,
+    erase: Any = None,
+    state: Any = None,
+    mask: Any = None,
+    reset: Any = None,
+) -> tuple[Any, Any]:
+    """`matrix_scan` in one chunk of finite numbers, for `Cell.pairwise`.
+
+    `chunkwise` has cut the steps into chunks and keeps NaN away from the inputs of the cell, so
+    nothing is looked for here. The arguments are those of `matrix_scan`, with at least one step.
+    """
+    arrays = query, key, value, log_decay, erase
+    return _evaluated(_one_chunk, arrays, state, None, mask, reset)
+
+
+def _evaluated(run, arrays, state, initial, mask, reset):
+    shared, steps = _steps_of(*arrays)
     mask, reset = (
         None if flags is None else _flags(flags, shared, name)
         for flags, name in ((mask, "mask"), (reset, "reset"))
@@ -89,13 +115,12 @@ def matrix_scan(
     if state is None:
         state = 0 if initial is None else initial.reshape(*shared[1:], *initial.shape[-2:])
     state = varying_like(_memory(state, shared, steps, "state"), (steps, reset, initial))
-    run = _run_and_read_before if read_before else _run
-    last, outputs = run(state, initial, steps, reset, chunk_size)
+    last, outputs = run(state, initial, steps, reset)
     outputs = zero_masked(mask, outputs).reshape(*shared, outputs.shape[-1])
     return outputs, last.reshape(*shared[1:], *last.shape[-2:])
 
 
-def _run(state, initial, steps, reset, chunk_size):
+def _run(chunk_size, state, initial, steps, reset):
     num_steps = steps.query.shape[0]
     if checks.is_symbolic(num_steps) or min(num_steps, chunk_size or num_steps) <= 1:
         return lax.scan(functools.partial(_step, initial), state, (steps, reset))
@@ -114,10 +139,10 @@ def _run(state, initial, steps, reset, chunk_size):
     return last, outputs.reshape(-1, *outputs.shape[2:])[:num_steps]
 
 
-def _run_and_read_before(state, initial, steps, reset, chunk_size):
+def _run_and_read_before(chunk_size, state, initial, steps, reset):
     # What a query finds before its step is what it would find after the step before.
     early = jnp.concatenate([steps.query[1:], jnp.zeros_like(steps.query[:1])])
-    last, outputs = _run(state, initial, steps._replace(query=early), reset, chunk_size)
+    last, outputs = _run(chunk_size, state, initial, steps._replace(query=early), reset)
     first = _product(steps.query[:1], state)
     outputs = jnp.concatenate([first, outputs])[: len(outputs)]
     if reset is None:
@@ -158,10 +183,15 @@ def _shielded_chunk(initial, state, inputs):
 
     steps = jax.tree.map(lambda finite, leaf: jnp.where(finite, leaf, 0), is_finite, steps)
     state = jnp.where(expand_mask(is_bad_state, state), 0, state)
-    last, outputs = matrix_chunk(state, initial, *jax.tree.map(_time_after_rows, (steps, reset)))
-    outputs = jnp.moveaxis(outputs, 2, 0)
+    last, outputs = _one_chunk(state, initial, steps, reset)
     last = jnp.where(expand_mask(is_lost[-1], last), jnp.nan, last)
     return last, jnp.where(expand_mask(is_lost | spoils.query, outputs), jnp.nan, outputs)
+
+
+def _one_chunk(state, initial, steps, reset):
+    steps, reset = jax.tree.map(_time_after_rows, (steps, reset))
+    last, outputs = matrix_chunk(state, initial, steps, reset)
+    return last, jnp.moveaxis(outputs, 2, 0)
 
 
 def _time_after_rows(leaf):

@@ -10,7 +10,7 @@ from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
-from jaxrnn.engine.matrix_scan import matrix_scan
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
@@ -193,7 +193,7 @@ def _unit(vector: Any) -> Any:
 def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, steps: Steps) -> Any:
     """All steps at once, by one triangular system."""
     beta = z.beta[..., None]
-    ys, memory = matrix_scan(
+    ys, memory = matrix_pairs(
         _query(params, in_compute_dtype(params, steps.xs), carry),
         z.k,
         beta * z.v,
@@ -202,6 +202,5 @@ def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, st
         state=jnp.swapaxes(carry.s, -1, -2),
         mask=steps.mask,
         reset=steps.reset,
-        chunk_size=None,
     )
     return GatedDeltaNetCarry(jnp.swapaxes(memory, -1, -2)), ys.reshape(*ys.shape[:-2], -1)

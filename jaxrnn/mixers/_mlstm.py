@@ -14,7 +14,7 @@ from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
 from jaxrnn.engine.linear_scan import linear_scan
 from jaxrnn.engine.masking import select
-from jaxrnn.engine.matrix_scan import matrix_scan
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
@@ -289,7 +289,7 @@ def _pairwise(
     xs = in_compute_dtype(params, steps.xs)
     q, o = readout.query_and_gate(params, xs, carry.n.shape[-2:])
     i = jnp.exp(log_i)[..., None]
-    ys, memory = matrix_scan(
+    ys, memory = matrix_pairs(
         q,
         z.k,
         jnp.concatenate([i * z.v, i], axis=-1),
@@ -297,7 +297,6 @@ def _pairwise(
         state=jnp.concatenate([carry.c, carry.n[..., None]], axis=-1),
         mask=steps.mask,
         reset=steps.reset,
-        chunk_size=None,
     )
     last = MLSTMCarry(memory[..., :-1], memory[..., -1], m[-1])
     return last, _output(params, o, ys[..., :-1], ys[..., -1], m, readout)

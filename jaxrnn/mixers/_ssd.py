@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
-from jaxrnn.engine.matrix_scan import matrix_scan
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.types import Cell, Steps
 
@@ -162,7 +162,7 @@ def _pairwise(
     del z
     params = widened(params)
     step = step_of(params, in_compute_dtype(params, steps.xs))
-    ys, memory = matrix_scan(
+    ys, memory = matrix_pairs(
         step.c,
         step.b,
         step.dt[..., None] * step.u,
@@ -170,6 +170,5 @@ def _pairwise(
         state=jnp.swapaxes(carry.h, -1, -2),
         mask=steps.mask,
         reset=steps.reset,
-        chunk_size=None,
     )
     return type(carry)(jnp.swapaxes(memory, -1, -2)), _output(params, ys, step)
