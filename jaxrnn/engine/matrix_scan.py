@@ -13,6 +13,7 @@ from jaxrnn.engine import checks
 from jaxrnn.engine.masking import as_mask, expand_mask, reached, select, zero_masked
 from jaxrnn.engine.matrix_chunk import MatrixSteps, matrix_chunk
 from jaxrnn.engine.sharding import varying_like
+from jaxrnn.types import Steps
 
 
 def matrix_scan(
@@ -84,15 +85,7 @@ def matrix_scan(
 
 
 def matrix_pairs(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    log_decay: Any = None,
-    erase: Any = None,
-    state: Any = None,
-    mask: Any = None,
-    reset: Any = None,
+    steps: Steps, state: Any, *, query: Any, key: Any, value: Any, log_decay: Any, erase: Any = None
 ) -> tuple[Any, Any]:
     """`matrix_scan` in one chunk of finite numbers, for `Cell.pairwise`.
 
@@ -100,7 +93,7 @@ def matrix_pairs(
     nothing is looked for here. The arguments are those of `matrix_scan`, with at least one step.
     """
     arrays = query, key, value, log_decay, erase
-    return _evaluated(_one_chunk, arrays, state, None, mask, reset)
+    return _evaluated(_one_chunk, arrays, state, None, steps.mask, steps.reset)
 
 
 def _evaluated(run, arrays, state, initial, mask, reset):

@@ -194,13 +194,12 @@ def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, st
     """All steps at once, by one triangular system."""
     beta = z.beta[..., None]
     ys, memory = matrix_pairs(
-        _query(params, in_compute_dtype(params, steps.xs), carry),
-        z.k,
-        beta * z.v,
+        steps,
+        jnp.swapaxes(carry.s, -1, -2),
+        query=_query(params, in_compute_dtype(params, steps.xs), carry),
+        key=z.k,
+        value=beta * z.v,
         log_decay=z.log_alpha,
         erase=beta * z.k,
-        state=jnp.swapaxes(carry.s, -1, -2),
-        mask=steps.mask,
-        reset=steps.reset,
     )
     return GatedDeltaNetCarry(jnp.swapaxes(memory, -1, -2)), ys.reshape(*ys.shape[:-2], -1)

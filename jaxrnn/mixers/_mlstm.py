@@ -290,13 +290,12 @@ def _pairwise(
     q, o = readout.query_and_gate(params, xs, carry.n.shape[-2:])
     i = jnp.exp(log_i)[..., None]
     ys, memory = matrix_pairs(
-        q,
-        z.k,
-        jnp.concatenate([i * z.v, i], axis=-1),
+        steps,
+        jnp.concatenate([carry.c, carry.n[..., None]], axis=-1),
+        query=q,
+        key=z.k,
+        value=jnp.concatenate([i * z.v, i], axis=-1),
         log_decay=log_f,
-        state=jnp.concatenate([carry.c, carry.n[..., None]], axis=-1),
-        mask=steps.mask,
-        reset=steps.reset,
     )
     last = MLSTMCarry(memory[..., :-1], memory[..., -1], m[-1])
     return last, _output(params, o, ys[..., :-1], ys[..., -1], m, readout)

@@ -163,12 +163,11 @@ def _pairwise(
     params = widened(params)
     step = step_of(params, in_compute_dtype(params, steps.xs))
     ys, memory = matrix_pairs(
-        step.c,
-        step.b,
-        step.dt[..., None] * step.u,
+        steps,
+        jnp.swapaxes(carry.h, -1, -2),
+        query=step.c,
+        key=step.b,
+        value=step.dt[..., None] * step.u,
         log_decay=step.log_a,
-        state=jnp.swapaxes(carry.h, -1, -2),
-        mask=steps.mask,
-        reset=steps.reset,
     )
     return type(carry)(jnp.swapaxes(memory, -1, -2)), _output(params, ys, step)
