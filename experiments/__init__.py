@@ -14,11 +14,13 @@ GROUPS = {
         "translate": "Written numbers of five languages to digits: a fixed vector, or attention.",
         "digits": "Digits pixel by pixel: eleven models of one size; accuracy, time, reach.",
         "published": "Networks of other packages, read and run: spelling, sleep, speech.",
+        "dynamics": "Fixed points of trained networks: three bits, evidence, leaks.",
         "recurrent_policy": "Recurrent PPO inside one jit: T-maze, repeat-first, cart-pole.",
     },
     "Training": {
         "gradients": "Vanishing and exploding: Jacobians, gates, clipping, truncation.",
         "long_gradient": "The gradient of an LSTM through a million steps: memory and time.",
+        "online": "Gradients that go forwards with a stream, beside truncated ones.",
         "newton": "When Newton's method on a whole sequence converges, and when it does not.",
         "rounding": "Every model in float32 against float64, along 65,536 steps.",
     },

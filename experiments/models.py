@@ -88,6 +88,7 @@ COMPOSED = {
     "recurrent": OF_THE_CELL,
     "simple_cell": "H numbers, or what it is given",
     **dict.fromkeys(("learned_initial_carry", "zoneout", "recurrent_dropout"), OF_THE_CELL),
+    "detached_recurrence": OF_THE_CELL,
     **dict.fromkeys(("serial", "residual", "block", "classifier", "language_model"), OF_ITS_PARTS),
     **dict.fromkeys(("concatenate", "tied_embed"), OF_ITS_PARTS),
     "repeat": "that of the layer, n times",

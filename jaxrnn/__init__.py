@@ -11,6 +11,7 @@ from jaxrnn import (
     layers,
     losses,
     mixers,
+    online,
     seq2seq,
     sequences,
     testing,
@@ -22,6 +23,7 @@ from jaxrnn.cells import (
     Timed,
     conv_gru,
     conv_lstm,
+    detached_recurrence,
     diagonal_rnn,
     elman,
     ema,
@@ -45,10 +47,12 @@ from jaxrnn.cells import (
 from jaxrnn.crf import crf_init, crf_log_likelihood, crf_marginals, viterbi
 from jaxrnn.diagnostics import (
     Cost,
+    FixedPoints,
     LayerOutputs,
     carry_jacobians,
     carry_norms,
     count_cost,
+    fixed_points,
     input_sensitivity,
     jacobian_spectrum,
     last_output_sensitivity,
@@ -128,6 +132,7 @@ from jaxrnn.mixers import (
     self_attention,
     slstm_block,
 )
+from jaxrnn.online import OnlineGradient, OnlineStep, online_gradient
 from jaxrnn.roles import GradientNorms, gradient_norms, parameter_labels
 from jaxrnn.seq2seq import (
     Bridge,
@@ -220,6 +225,7 @@ __all__ = [
     "s5",
     "s6",
     # From cell to cell
+    "detached_recurrence",
     "learned_initial_carry",
     "recurrent_dropout",
     "zoneout",
@@ -318,12 +324,18 @@ __all__ = [
     "make_epoch_step",
     "make_tbptt_step",
     "make_train_step",
+    # Gradients of streams
+    "OnlineGradient",
+    "OnlineStep",
+    "online_gradient",
     # Diagnostics
     "Cost",
+    "FixedPoints",
     "LayerOutputs",
     "carry_jacobians",
     "carry_norms",
     "count_cost",
+    "fixed_points",
     "input_sensitivity",
     "jacobian_spectrum",
     "last_output_sensitivity",
@@ -342,6 +354,7 @@ __all__ = [
     "layers",
     "losses",
     "mixers",
+    "online",
     "seq2seq",
     "sequences",
     "testing",
@@ -358,7 +371,16 @@ serialization.register_records(
         "jaxrnn": sys.modules[__name__],
         **{
             f"jaxrnn.{package.__name__.rpartition('.')[2]}": package
-            for package in (cells, diagnostics, generation, layers, mixers, seq2seq, sequences)
+            for package in (
+                cells,
+                diagnostics,
+                generation,
+                layers,
+                mixers,
+                online,
+                seq2seq,
+                sequences,
+            )
         },
     },
     (MissingKey, *EvaluatorValue.__subclasses__()),

@@ -62,5 +62,5 @@ def test_dir_shows_what_is_public_and_packages_for_users():
     assert set(dir(jaxrnn)) == set(jaxrnn.__all__)
     assert modules == {
         *("cells", "crf", "diagnostics", "generation", "interop", "layers", "losses", "mixers"),
-        *("seq2seq", "sequences", "testing", "training"),
+        *("online", "seq2seq", "sequences", "testing", "training"),
     }

@@ -21,7 +21,7 @@ ROOMS = [
     {"cells", "sequences", "losses"},
     {"layers", "mixers", "crf"},
     {"generation"},
-    {"seq2seq", "training", "testing", "diagnostics"},
+    {"seq2seq", "training", "testing", "diagnostics", "online"},
     {"interop"},
 ]
 # Inside the engine the order is this; what is not named comes first.

@@ -1,7 +1,6 @@
 """U.S. employment by industry, its changes, and their splits."""
 
 import csv
-import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxrnn as jr
+from experiments.data.vega import folder_in_vega_datasets
 from experiments.frame.errors import ExperimentError
 
 INDUSTRIES = (
@@ -33,7 +33,7 @@ class Employment(NamedTuple):
 
 def load_employment(folder: Path | None = None) -> Employment:
     """The whole table, as it is; an ExperimentError if the file is missing or damaged."""
-    path = (_folder_in_vega_datasets() if folder is None else folder) / "us-employment.csv"
+    path = (folder_in_vega_datasets() if folder is None else folder) / "us-employment.csv"
     if not path.is_file():
         raise ExperimentError(f"{path} is missing: reinstall vega_datasets")
     try:
@@ -51,13 +51,6 @@ def load_employment(folder: Path | None = None) -> Employment:
 def monthly_changes(employment: Employment) -> np.ndarray:
     """Changes to each month but the first in per cent, 100 log(xₜ / xₜ₋₁), `[15, 119]`."""
     return 100 * np.diff(np.log(employment.thousands), axis=1)
-
-
-def _folder_in_vega_datasets() -> Path:
-    spec = importlib.util.find_spec("vega_datasets")
-    if spec is None or spec.origin is None:
-        raise ExperimentError("vega_datasets not installed: pip install '.[experiments]'")
-    return Path(spec.origin).parent / "_data"
 
 
 def _check(path, months, thousands, total):

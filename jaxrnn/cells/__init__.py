@@ -5,6 +5,7 @@ from jaxrnn.cells._convolutional import ConvGRUParams as ConvGRUParams
 from jaxrnn.cells._convolutional import ConvLSTMParams as ConvLSTMParams
 from jaxrnn.cells._convolutional import conv_gru as conv_gru
 from jaxrnn.cells._convolutional import conv_lstm as conv_lstm
+from jaxrnn.cells._detached_recurrence import detached_recurrence as detached_recurrence
 from jaxrnn.cells._diagonal_rnn import DiagonalRNNParams as DiagonalRNNParams
 from jaxrnn.cells._diagonal_rnn import diagonal_rnn as diagonal_rnn
 from jaxrnn.cells._elman import ElmanCarry as ElmanCarry

@@ -114,14 +114,8 @@ def recurrent_dropout(cell: Cell, rate: float) -> Cell:
         >>> jr.unroll(cell, params, jnp.ones((5, 3)), key=jax.random.key(1)).outputs.shape
         (5, 4)
     """
-    checks.is_cell(cell)
     rate = checks.fraction(rate, "rate")
-    inner = cell.advance
-    if not isinstance(inner, Split):
-        raise TypeError(
-            "cell must have a Split as its advance, which says what the recurrent parameters read, "
-            f"got {cell!r}."
-        )
+    inner = checks.split_of(cell)
 
     def draw(params, key, leading, reset):
         carry = jax.eval_shape(cell.initial_carry, params)

@@ -19,6 +19,8 @@ Each diagnostic says what masked steps and resets mean for it.
 from jaxrnn.diagnostics._cost import Cost as Cost
 from jaxrnn.diagnostics._cost import count_cost as count_cost
 from jaxrnn.diagnostics._cost import state_capacity_bits as state_capacity_bits
+from jaxrnn.diagnostics._fixed_points import FixedPoints as FixedPoints
+from jaxrnn.diagnostics._fixed_points import fixed_points as fixed_points
 from jaxrnn.diagnostics._jacobians import carry_jacobians as carry_jacobians
 from jaxrnn.diagnostics._jacobians import spectral_radius as spectral_radius
 from jaxrnn.diagnostics._layer_outputs import LayerOutputs as LayerOutputs

@@ -11,7 +11,7 @@ import numpy as np
 from jax.export import symbolic_shape
 from jax.tree_util import keystr
 
-from jaxrnn.types import Cell
+from jaxrnn.types import Cell, Split
 
 _SYMBOL = type(symbolic_shape("t")[0])
 _ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -21,6 +21,17 @@ def is_cell(cell: Any) -> None:
     """Raises TypeError unless `cell` is a Cell."""
     if not isinstance(cell, Cell):
         raise TypeError(f"cell must be a Cell, got {type(cell).__name__}.")
+
+
+def split_of(cell: Any) -> Split:
+    """Returns the `Split` of a cell, and raises TypeError for anything without one."""
+    is_cell(cell)
+    if not isinstance(cell.advance, Split):
+        raise TypeError(
+            "cell must have a Split as its advance, which says what the recurrent parameters read, "
+            f"got {cell!r}."
+        )
+    return cell.advance
 
 
 def integer(value: Any, name: str) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxrnn.cells import GRUParams, LSTMParams, gru, lstm
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
-from jaxrnn.interop._models import check_options, made_by
+from jaxrnn.interop._models import check_options, check_written, made_by
 from jaxrnn.layers import (
     DenseParams,
     EmbedParams,
@@ -137,14 +137,13 @@ def to_equinox(model: Model, params: Params) -> Any:
         >>> module(jnp.ones(3), jnp.zeros(4)).shape
         (4,)
     """
-    check_params(model, params, None)
+    check_written(model, params)
     return _write(model, params)
 
 
 def _write(model: Model, params: Params) -> Any:
     from equinox import nn
 
-    check_params(model, params, None)
     factory, options = made_by(model)
     arrays: Any = params
     key = jax.random.key(0)

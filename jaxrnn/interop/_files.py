@@ -64,6 +64,8 @@ def save_params(path: Any, params: Params, model: Model | None = None) -> None:
     if model is not None:
         metadata["model"] = repr(model)
     path = pathlib.Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}.")
     whole = save(arrays, metadata)
     # A name that no other call has, so that each removes its own.
     unfinished = path.with_name(f".{uuid.uuid4().hex}.unfinished")

@@ -6,10 +6,9 @@ import jax.nn as jnn
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop import _flax_layouts as layouts
 from jaxrnn.interop._gates import regrouped
-from jaxrnn.interop._models import check_options, made_by
+from jaxrnn.interop._models import check_options, check_written, made_by
 from jaxrnn.types import Model, Params
 
 
@@ -65,7 +64,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
     """
     from flax import linen, traverse_util
 
-    check_params(model, params, None)
+    check_written(model, params)
 
     def make(name, num_inputs, *sizes, **options):
         del num_inputs
@@ -75,7 +74,7 @@ def to_flax(model: Model, params: Params) -> LinenModel:
         return linen.Sequential(parts)
 
     writer = _Writer(layouts.LINEN, make, sequential, "Dense", "layers_{}")
-    written = writer.checked(model, params)
+    written = writer.whole(model, params)
     return LinenModel(
         written.module, {"params": traverse_util.unflatten_dict(written.arrays, sep="/")}
     )
@@ -109,7 +108,7 @@ def to_nnx(model: Model, params: Params) -> Any:
     """
     from flax import nnx
 
-    check_params(model, params, None)
+    check_written(model, params)
     rngs = nnx.Rngs(0)
 
     def make(name, num_inputs, *sizes, **options):
@@ -122,7 +121,7 @@ def to_nnx(model: Model, params: Params) -> Any:
         return nnx.Sequential(*parts)
 
     writer = _Writer(layouts.NNX, make, sequential, "Linear", "layers/{}")
-    written = writer.checked(model, params)
+    written = writer.whole(model, params)
     for path, array in written.arrays.items():
         part = written.module
         for name in path.split("/"):
@@ -159,11 +158,6 @@ class _Writer:
             "dropout": (self._dropout, {"rate"}),
             "lift": (self._lift, {"function", "num_outputs"}),
         }
-
-    def checked(self, model, params):
-        """The model as one module, if the parameters are its own."""
-        check_params(model, params, None)
-        return self.whole(model, params)
 
     def whole(self, model, params):
         """The model as one module."""

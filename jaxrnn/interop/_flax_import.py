@@ -95,7 +95,9 @@ def from_flax(
             raise TypeError("variables must be None for an nnx module, which holds its parameters")
         reader = _Reader(layouts.nnx_arrays(module), layouts.NNX, nnx.Module, shape)
     else:
-        raise TypeError(f"module must be a module of flax.linen or flax.nnx, got {module!r}")
+        raise TypeError(
+            f"module must be a module of flax.linen or flax.nnx, got {type(module).__name__}"
+        )
     model, params = reader.read(module, "")
     reader.finish()
     check_params(model, params, None)
@@ -205,7 +207,7 @@ class _Reader:
         return recurrent(cell, reverse=True) if module.reverse else cell, params
 
     def _cell_of(self, rnn, path):
-        below = self._below(rnn.cell, "cell", path)
+        below = f"{path}cell/"
         model, params = self.read(rnn.cell, below)
         if not isinstance(model, Cell):
             raise ValueError(f"{place(below)} must be a cell, got {type(rnn.cell).__name__}")
@@ -220,7 +222,7 @@ class _Reader:
                 raise ValueError(f"{name}_rnn of {place(path)} must be an RNN, got {rnn}")
             # What it says of order and time is not used: its caller says it again.
             check_read(rnn, path, "reverse", "keep_order", "return_carry", "time_major")
-            below = self._below(rnn, f"{name}_rnn", path)
+            below = f"{path}{name}_rnn/"
             models[name], params[name] = self._cell_of(rnn, below)
         default = inspect.signature(type(module).__init__).parameters["merge_fn"].default
         names = {function: name for name, function in layouts.MERGES.items()}
@@ -275,7 +277,7 @@ class _Reader:
             if is_function:
                 model, leaves = lift(part), ()
             else:
-                model, leaves = self._part(part, self._below(part, self._part_name(index), path))
+                model, leaves = self._part(part, f"{path}{self._part_name(index)}/")
             models.append(model)
             params.append(leaves)
         return serial(*models), tuple(params)
@@ -290,10 +292,6 @@ class _Reader:
 
     def _part_name(self, index):
         return f"layers_{index}" if self._layouts is layouts.LINEN else f"layers/{index}"
-
-    def _below(self, part, name, path):
-        """The path of a part: linen names it by the field that holds it, or as its maker said."""
-        return f"{path}{getattr(part, 'name', None) or name}/"
 
 
 def _takes_activation(model, function):

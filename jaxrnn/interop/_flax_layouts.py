@@ -64,7 +64,10 @@ def linen_arrays(variables: Any) -> Arrays:
         )
     others = sorted(name for name, held in variables.items() if jax.tree.leaves(held))
     if set(others) - {"params"}:
-        raise ValueError(f"variables must hold 'params' and nothing else, got {', '.join(others)}")
+        raise ValueError(
+            "variables must hold 'params' and nothing else, as {'params': ...}, got "
+            f"{', '.join(others)}"
+        )
     params = linen.meta.unbox(variables.get("params", {}))
     return Arrays(traverse_util.flatten_dict(core.unfreeze(params), sep="/"), "the linen module")
 

@@ -11,7 +11,7 @@ from jaxrnn.cells import ElmanParams, GRUParams, LSTMParams
 from jaxrnn.engine.parameters import check_params
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._imported import Arrays, Imported, kept_by_jax
-from jaxrnn.interop._models import check_options, made_by
+from jaxrnn.interop._models import check_options, check_written, made_by
 from jaxrnn.layers import DenseParams, EmbedParams, LayerNormParams
 from jaxrnn.types import Model, Params
 
@@ -98,7 +98,7 @@ def to_haiku(model: Model, params: Params, paths: Paths) -> dict[str, dict[str, 
         >>> sorted(jr.interop.to_haiku(cell, params, "gru")["gru"])
         ['b', 'w_h', 'w_i']
     """
-    check_params(model, params, None)
+    check_written(model, params)
     written: dict[str, dict[str, Any]] = {}
     for path, arrays in _write(model, params, paths):
         if path in written:

@@ -70,7 +70,10 @@ class Arrays:
         """Raises a ValueError that names what nobody took."""
         if self._left:
             names = ", ".join(sorted(self._left))
-            raise ValueError(f"{self._source} has arrays that the model has no place for: {names}")
+            raise ValueError(
+                f"in {self._source} are arrays that the model has no place for: {names} (leave out "
+                "those of other parts of a network)"
+            )
 
 
 def kept_by_jax(array: np.ndarray, name: str) -> np.ndarray:

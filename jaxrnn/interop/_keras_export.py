@@ -5,12 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import comparable, word
 from jaxrnn.interop._gates import regrouped
 from jaxrnn.interop._keras_layer import ACTIVATIONS, identity
 from jaxrnn.interop._keras_recurrent import MERGES
-from jaxrnn.interop._models import check_options, flat, made_by
+from jaxrnn.interop._models import check_options, check_written, flat, made_by
 from jaxrnn.types import Model, Params
 
 CELLS = {"elman": "SimpleRNN", "lstm": "LSTM", "gru": "GRU"}
@@ -45,7 +44,7 @@ def to_keras(model: Model, params: Params) -> Any:
     """
     import keras
 
-    check_params(model, params, None)
+    check_written(model, params)
     parts = list(flat(model, params))
     dtype = next((str(leaf.dtype) for leaf in jax.tree.leaves(params)), None)
     layers = [_layer(part, part_params, dtype) for part, part_params, _ in parts]

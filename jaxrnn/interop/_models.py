@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from jaxrnn.types import Model, Params
+from jaxrnn.engine.parameters import check_params
+from jaxrnn.types import Cell, Layer, Model, Params
 
 
 class Made(NamedTuple):
@@ -50,8 +51,10 @@ def made_by(model: Model) -> Made:
     `made_by(jr.lstm(4))` is `Made("lstm", {"num_units": 4, "activation": ..., ...})`.
 
     Raises:
+        TypeError: if it is not a model.
         ValueError: if no factory made it, or if one of its fields was replaced.
     """
+    _check_model(model)
     call = model.made_by
     if call is None:
         raise ValueError(
@@ -60,6 +63,22 @@ def made_by(model: Model) -> Made:
     bound = inspect.signature(call.factory).bind(*call.args, **call.kwargs)
     bound.apply_defaults()
     return Made(call.factory.__name__, dict(bound.arguments))
+
+
+def check_written(model: Model, params: Params) -> None:
+    """Raises unless these are a model and parameters of its own.
+
+    Raises:
+        TypeError: `model` is not a model, or `params` are those of another one.
+        ValueError: `params` have other shapes.
+    """
+    _check_model(model)
+    check_params(model, params, None)
+
+
+def _check_model(model):
+    if not isinstance(model, Cell | Layer):
+        raise TypeError(f"model must be a Cell or a Layer, got {type(model).__name__}.")
 
 
 # Options of a cell that say how its parameters are made, which they are already.

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxrnn.engine.parameters import check_params
 from jaxrnn.factories import word
-from jaxrnn.interop._models import flat, made_by
+from jaxrnn.interop._models import check_written, flat, made_by
 from jaxrnn.interop._onnx_activations import AS_NODES, write_activation
 from jaxrnn.interop._onnx_builder import Builder, dotted
 from jaxrnn.interop._onnx_cells import write_cell
@@ -50,7 +49,8 @@ def to_onnx(
             each row: the mask of rows that are padded at their end.
         carry: whether there is an input `carry_in.…` and an output `carry_out.…` for each array of
             the carry, such as `carry_in.0.forward.h [batch, H]`, so that a stream can be run in
-            pieces. Without them each row starts from zero.
+            pieces. Without them each row starts from zero. onnxruntime returns zeros for the carry
+            of a row of length 0.
 
     Returns:
         The `onnx.ModelProto`, which `path` holds too.
@@ -68,7 +68,7 @@ def to_onnx(
     """
     import onnx
 
-    check_params(model, params, None)
+    check_written(model, params)
     params = jax.tree.map(np.asarray, params)
     proto = _Writer(_dtype(params), lengths, carry).model(model, params)
     onnx.checker.check_model(proto, full_check=True)

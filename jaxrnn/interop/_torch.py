@@ -77,7 +77,7 @@ def from_torch(source: Any, model: Model | None = None, *, prefix: Prefix = "") 
         if model is not None or prefix != "":
             raise TypeError(
                 "model and prefix must be left out for a module, which says what it is, got "
-                f"{model!r} and {prefix!r}."
+                f"{type(model).__name__} and {prefix!r}."
             )
         model, arrays, prefix = _read_module(source)
         where = f"the {type(source).__name__}"

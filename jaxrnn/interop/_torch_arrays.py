@@ -1,6 +1,6 @@
 """Arrays with the names and layouts of torch as parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,7 +30,12 @@ NUM_GATES = {"elman": 1, "lstm": 4, "gru": 3}
 def as_numpy(tensor: Any, name: str) -> np.ndarray:
     """The array of a tensor, or of an array, with its dtype."""
     if not hasattr(tensor, "dtype"):
-        raise TypeError(f"{name!r} must be a tensor or an array, got {type(tensor).__name__}.")
+        hint = ""
+        if isinstance(tensor, Mapping):
+            hint = "; if this is a checkpoint with a state_dict inside, pass that one"
+        raise TypeError(
+            f"{name!r} must be a tensor or an array, got {type(tensor).__name__}{hint}."
+        )
     if str(tensor.dtype).removeprefix("torch.") not in FLOATS:
         raise ValueError(f"{name!r} must be of {', '.join(FLOATS)}, got {tensor.dtype}.")
     if hasattr(tensor, "detach"):

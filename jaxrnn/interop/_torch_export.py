@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrnn.engine.parameters import check_params
-from jaxrnn.interop._models import flat, made_by
+from jaxrnn.interop._models import check_written, flat, made_by
 from jaxrnn.interop._torch_arrays import NONLINEARITIES, NUM_GATES, check_torch_has
 from jaxrnn.interop._torch_functions import NAMES, module_of
 from jaxrnn.types import Model, Params
@@ -53,7 +52,7 @@ def to_torch(model: Model, params: Params) -> Any:
         >>> module(torch.tensor([[3, 14, 15], [92, 65, 35]])).shape
         torch.Size([2, 3, 3])
     """
-    check_params(model, params, None)
+    check_written(model, params)
     parts = flat(model, params)
     layers = [_Layer(_unevaluated(layer), layer_params) for layer, layer_params, _ in parts]
     modules = []

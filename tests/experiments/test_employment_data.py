@@ -6,6 +6,7 @@ import socket
 import numpy as np
 import pytest
 
+from experiments.data.vega import folder_in_vega_datasets
 from experiments.frame.errors import ExperimentError
 from experiments.minimal import task as employment
 
@@ -90,7 +91,7 @@ DAMAGES = [a_month_less, a_month_twice, another_number, not_a_number, not_finite
 @pytest.mark.parametrize("damage", [*DAMAGES, cut, empty])
 def test_a_damaged_file_is_named(tmp_path, damage):
     path = tmp_path / "us-employment.csv"
-    shutil.copy(employment._folder_in_vega_datasets() / path.name, path)
+    shutil.copy(folder_in_vega_datasets() / path.name, path)
     text = path.read_text()
     path.write_text(damage(text))
     assert path.read_text() != text

@@ -81,6 +81,20 @@ def test_long_gradient_compares_both_ways_and_does_not_run_the_longest_plain_one
     assert float(gradients[0]["difference"]) < 1e-12
 
 
+def test_online_learns_by_every_gradient_in_memory_that_does_not_grow(run, rows):
+    options = "--delays 2 --num-steps 128 --num-hours 64 --lengths 100 1000"
+    folder, names = run("online", options)
+    assert names == {
+        *("learnt.csv", "planned.csv", "verdicts.json", "online.png", "online_memory.png")
+    }
+    learnt = rows(folder / "learnt.csv")
+    gradients = ["exact", "TBPTT 4", "TBPTT 16"]
+    assert [row["learner"] for row in learnt] == 2 * gradients
+    assert all(0 < float(row["errors"]) < 2 for row in learnt)
+    sizes = [float(row["kibibytes"]) for row in rows(folder / "planned.csv")]
+    assert sizes[0] == sizes[1] and sizes[3] > 9 * sizes[2]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -90,6 +104,7 @@ def test_long_gradient_compares_both_ways_and_does_not_run_the_longest_plain_one
         ("linear_scan --lengths 0 8", "--lengths must be one or more from 1 on, got 0 8"),
         ("linear_scan --widths 8", "--widths must be 2, one for each length, got 8"),
         ("long_gradient --lengths 8 8", "--lengths must be one or more, rising, at least 1"),
+        ("online --models lru", "--models must be among LRU GRU two LRUs, each once, got lru"),
         ("long_gradient --num-units 0", "--num-units must be at least 1, got 0"),
     ],
 )

@@ -406,3 +406,13 @@ def test_a_mean_of_directions_and_a_function_alone_come_back():
 
 def test_the_page():
     run(DOCS / "interop.md", "python flax")
+
+
+def test_fields_name_the_arrays_and_not_the_names_of_parts():
+    cell = nn.LSTMCell(4, name="cell of its own")
+    net = nn.Sequential([nn.RNN(cell, name="rnn"), nn.Dense(2, name="head")])
+    xs = jnp.ones((2, 3, 5))
+    variables = net.init(jax.random.key(0), xs)
+    model, params, _ = jr.interop.from_flax(net, variables)
+    ys = jr.unroll(model, params, xs).outputs
+    np.testing.assert_allclose(ys, net.apply(variables, xs), atol=1e-6)

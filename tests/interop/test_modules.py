@@ -139,7 +139,9 @@ def quiet_module():
 
 
 def test_noise_comes_from_the_keys_of_the_framework():
-    rnn = jr.interop.nnx.RNN(NOISY, D, rngs=nnx.Rngs(0, dropout=1))
+    rngs = nnx.Rngs(0, dropout=1)
+    rnn = jr.interop.nnx.RNN(NOISY, D, rngs=rngs)
+    assert rnn.rngs is not rngs.dropout  # no other module draws from it
     first, second = rnn(XS), rnn(XS)
     assert (first != second).any()
     rnn.eval()

@@ -40,6 +40,14 @@ def test_writers(name, pair):
         getattr(jr.interop, name)(model, params, *paths)
 
 
+@pytest.mark.parametrize("name", [*WRITERS, "carry_to_torch", "carry_from_torch", "to_mamba"])
+def test_arguments_in_the_wrong_order(name):
+    pytest.importorskip(WRITERS.get(name, "torch"))
+    params, paths = jr.lstm(4).init(KEY, 3), ("net",) if name == "to_haiku" else ()
+    with pytest.raises(TypeError, match="model must be a Cell or a Layer, got LSTMParams"):
+        getattr(jr.interop, name)(params, jr.lstm(4), *paths)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", ["to_keras", "to_nnx"])
 def test_half_precision(name, dtype):

@@ -16,7 +16,7 @@ def test_each_array_is_taken_exactly_once():
     arrays = Arrays({"kernel": np.ones((2, 3)), "bias": np.zeros(3)}, "the file")
     assert arrays.take("kernel", None, 3).shape == (2, 3)
     assert "kernel" not in arrays and "bias" in arrays
-    with pytest.raises(ValueError, match="the file has arrays .* no place for: bias"):
+    with pytest.raises(ValueError, match="in the file are arrays .* no place for: bias"):
         arrays.finish()
     with pytest.raises(ValueError, match="'kernel' of the file was read already"):
         arrays.take("kernel", 2, 3)
