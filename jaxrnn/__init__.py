@@ -76,6 +76,7 @@ from jaxrnn.engine.evaluators.newton.newton import NewtonInfo, newton
 from jaxrnn.engine.evaluators.sequential.sequential import sequential
 from jaxrnn.engine.keys import MissingKey
 from jaxrnn.engine.linear_scan import linear_scan
+from jaxrnn.engine.matrix_scan import matrix_scan
 from jaxrnn.engine.unroll import carries, step, unroll
 from jaxrnn.factories import EvaluatorValue, model_factory
 from jaxrnn.generation import (
@@ -201,6 +202,7 @@ __all__ = [
     "chunkwise",
     "convolution",
     "linear_scan",
+    "matrix_scan",
     # Cells
     "Observations",
     "conv_gru",

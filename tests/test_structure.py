@@ -25,7 +25,15 @@ ROOMS = [
     {"interop"},
 ]
 # Inside the engine the order is this; what is not named comes first.
-ENGINE = ["linear_scan", "evaluators", "recurrent", "arguments", "unroll"]
+ENGINE = [
+    "linear_scan",
+    "matrix_chunk",
+    "matrix_scan",
+    "evaluators",
+    "recurrent",
+    "arguments",
+    "unroll",
+]
 ALLOWED_PACKAGES = {"jaxrnn", "jax", "optax", "numpy"}
 # Files of classes that belong to a framework.
 MODULES_OF = {"nnx": "flax", "linen": "flax", "_torch_stack": "torch"}

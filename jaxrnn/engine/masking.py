@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.core import Tracer
 
 from jaxrnn.engine import checks
@@ -226,6 +227,26 @@ def zero_masked(mask: Mask, xs: Any) -> Any:
     return jax.tree.map(
         lambda leaf: jnp.where(expand_mask(mask, leaf), leaf, jnp.zeros_like(leaf)), xs
     )
+
+
+def reached(bad: Array, bad_carry: Array, reset: Reset) -> Array:
+    """Whether a bad step, or a bad carry, of the same sequence came before, or the step is bad.
+
+    Args:
+        bad: bool `[T, *batch]`, at least one step.
+        bad_carry: bool `[*batch]`, for the carry before the first step.
+        reset: None or bool `[T, *batch]`.
+
+    Returns:
+        bool `[T, *batch]`.
+    """
+    # Steps count from 1. For each step two numbers are compared: that of the last bad step so far
+    # (0 is a bad carry, -1 is none), and that of the first step of its sequence (0 if its sequence
+    # goes back to the carry).
+    steps = jnp.arange(1, len(bad) + 1).reshape(-1, *[1] * (bad.ndim - 1))
+    last_bad = lax.cummax(jnp.where(bad, steps, jnp.where(bad_carry, 0, -1)))
+    start = 0 if reset is None else lax.cummax(jnp.where(reset, steps, 0))
+    return last_bad >= start
 
 
 def _check_zero_or_one(mask, dtype, name):

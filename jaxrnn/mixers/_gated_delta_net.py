@@ -10,10 +10,10 @@ from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import widened
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
-from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
 from jaxrnn.types import Cell, Evaluator, Layer, Steps
 
 # Keys and queries shorter than this are divided by it instead of by their length. It bounds the
@@ -191,60 +191,15 @@ def _unit(vector: Any) -> Any:
 
 
 def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, steps: Steps) -> Any:
-    """All steps at once, by one triangular system.
-
-    A masked step has α = 1 and β = 0: it keeps the memory and writes nothing.
-    """
-    xs, mask, reset = steps
-    xs = in_compute_dtype(params, xs)
-    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (_query(params, xs, carry), z.k, z.v))
-    log_alpha, beta = jnp.moveaxis(z.log_alpha, 0, -1), jnp.moveaxis(z.beta, 0, -1)
-    seen, from_carry = seen_steps(mask, reset, xs.shape[0])
-    if mask is not None:
-        log_alpha = jnp.where(by_head(mask), log_alpha, 0)
-        beta = jnp.where(by_head(mask), beta, 0)
-
-    # γₜ and Γₜₛ of the docstring; both are 0 across a reset.
-    carry_decay = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_alpha, axis=-1)), 0)[..., None]
-    decay = jnp.where(seen, jnp.exp(sums_between(log_alpha)), 0)
-    overlap = jnp.tril(decay * (k @ jnp.swapaxes(k, -1, -2)), -1)
-    system = jnp.eye(xs.shape[0], dtype=k.dtype) + beta[..., None] * overlap
-    memory = jnp.swapaxes(carry.s, -1, -2)
-    # Selected, not only multiplied by γ = 0: an overflow with the carry must end at a reset.
-    reads_carry = from_carry[..., None]
-    targets = beta[..., None] * (v - carry_decay * jnp.where(reads_carry, k @ memory, 0))
-    u = _inverse(system) @ targets
-
-    scores = decay * (q @ jnp.swapaxes(k, -1, -2))
-    ys = scores @ u + carry_decay * jnp.where(reads_carry, q @ memory, 0)
-    ys = jnp.moveaxis(ys, -2, 0)
-    written = jnp.einsum("...s,...sv,...sk->...vk", decay[..., -1, :], u, k)
-    last = GatedDeltaNetCarry(carry_decay[..., -1:, :] * carry.s + written)
-    return last, ys.reshape(*ys.shape[:-2], -1)
-
-
-def _inverse(system: Any) -> Any:
-    """The inverse of unit lower triangular matrices `[..., T, T]`, by blocks that double in size.
-
-        [[A, 0], [C, B]]⁻¹ = [[A⁻¹, 0], [-B⁻¹ C A⁻¹, B⁻¹]]
-
-    This takes log₂ T rounds of matrix products and is as stable as forward substitution, unlike
-    the series (I - A)(I + A²)(I + A⁴) …, whose powers grow when keys repeat. On CPU a triangular
-    solver takes 40 times as long.
-    """
-    size = system.shape[-1]
-    width = 1 << (size - 1).bit_length()
-    system = jnp.pad(system, [(0, 0)] * (system.ndim - 2) + [(0, width - size)] * 2)
-    # `inverse [..., width/half, half, half]` holds the inverses of the blocks on the diagonal.
-    # Padding never enters the part returned: the inverse of a leading block is that of the block.
-    inverse = jnp.ones((*system.shape[:-1], 1, 1), system.dtype)
-    while inverse.shape[-1] < width:
-        half = inverse.shape[-1]
-        blocks = system.reshape(*system.shape[:-2], width // half, half, width // half, half)
-        # Block (2i + 1, 2i) for every i: the C of each pair.
-        below = jnp.diagonal(blocks[..., 1::2, :, 0::2, :], axis1=-4, axis2=-2)
-        first, second = inverse[..., 0::2, :, :], inverse[..., 1::2, :, :]
-        corner = -second @ jnp.moveaxis(below, -1, -3) @ first
-        top = jnp.concatenate([first, jnp.zeros_like(first)], axis=-1)
-        inverse = jnp.concatenate([top, jnp.concatenate([corner, second], axis=-1)], axis=-2)
-    return inverse[..., 0, :size, :size]
+    """All steps at once, by one triangular system."""
+    beta = z.beta[..., None]
+    ys, memory = matrix_pairs(
+        steps,
+        jnp.swapaxes(carry.s, -1, -2),
+        query=_query(params, in_compute_dtype(params, steps.xs), carry),
+        key=z.k,
+        value=beta * z.v,
+        log_decay=z.log_alpha,
+        erase=beta * z.k,
+    )
+    return GatedDeltaNetCarry(jnp.swapaxes(memory, -1, -2)), ys.reshape(*ys.shape[:-2], -1)

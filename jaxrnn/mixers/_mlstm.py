@@ -12,11 +12,13 @@ from jaxrnn.cells import _initializers as initializers
 from jaxrnn.cells._norms import standardized
 from jaxrnn.engine import checks, precision
 from jaxrnn.engine.evaluators.chunkwise import chunkwise
+from jaxrnn.engine.linear_scan import linear_scan
+from jaxrnn.engine.masking import select
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
 from jaxrnn.engine.recurrent import recurrent
 from jaxrnn.factories import model_factory
-from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
-from jaxrnn.types import Cell, Evaluator, Layer, Steps
+from jaxrnn.types import Cell, Evaluator, Layer, Mask, Reset, Steps
 
 
 class MLSTMParams(NamedTuple):
@@ -282,42 +284,57 @@ def _quotient_jvp(primals, tangents):
 def _pairwise(
     params: MLSTMParams, carry: MLSTMCarry, z: MLSTMWrite, steps: Steps, readout: MLSTMReadout
 ) -> Any:
-    """All steps at once.
+    """All steps at once, with n as one more column of c and both gates in units of exp(m)."""
+    m, log_f, log_i = _stabilised(carry.m, z, steps.mask, steps.reset)
+    xs = in_compute_dtype(params, steps.xs)
+    q, o = readout.query_and_gate(params, xs, carry.n.shape[-2:])
+    i = jnp.exp(log_i)[..., None]
+    ys, memory = matrix_pairs(
+        steps,
+        jnp.concatenate([carry.c, carry.n[..., None]], axis=-1),
+        query=q,
+        key=z.k,
+        value=jnp.concatenate([i * z.v, i], axis=-1),
+        log_decay=log_f,
+    )
+    last = MLSTMCarry(memory[..., :-1], memory[..., -1], m[-1])
+    return last, _output(params, o, ys[..., :-1], ys[..., -1], m, readout)
 
-    mₜ is the largest exponent of its row, so every exponential below is at most 1.
-    """
-    xs, mask, reset = steps
-    q, o = readout.query_and_gate(params, in_compute_dtype(params, xs), carry.n.shape[-2:])
-    q, k, v = (jnp.moveaxis(leaf, 0, -2) for leaf in (q, z.k, z.v))
-    i, log_f = (jnp.moveaxis(leaf, 0, -1) for leaf in (z.i, jax.nn.log_sigmoid(z.f)))
-    seen, from_carry = seen_steps(mask, reset, xs.shape[0])
-    # The recurrence takes max(…, 0) at every real step, and a fresh memory has m = 0. Only a row
-    # that has read nothing but padding keeps the carry's m, which may be below 0.
-    at_least_zero = seen.any(axis=-1) | ~from_carry
+
+def _stabilised(start: Any, z: MLSTMWrite, mask: Mask, reset: Reset) -> tuple[Any, Any, Any]:
+    """m of every step, and the logarithms of the gates f and i relative to it."""
+    log_f, log_i = jax.nn.log_sigmoid(z.f), z.i
     if mask is not None:
-        log_f = jnp.where(by_head(mask), log_f, 0)
+        log_f = select(mask, log_f, jnp.zeros_like(log_f))
+        log_i = select(mask, log_i, jnp.full_like(log_i, -jnp.inf))
 
-    # Exponents of the carry and of every earlier step, first absolute, then relative to m.
-    from_start = jnp.where(from_carry, jnp.cumsum(log_f, axis=-1) + carry.m[..., None], -jnp.inf)
-    pairs = jnp.where(seen, sums_between(log_f) + i[..., None, :], -jnp.inf)
-    lowest_m = jnp.where(at_least_zero, 0, -jnp.inf)
-    m = jnp.maximum(pairs.max(axis=-1), jnp.maximum(from_start, lowest_m))
-    from_start, pairs = jnp.exp(from_start - m), jnp.exp(pairs - m[..., None])
+    def before(m):
+        m = jnp.concatenate([start[None], m[:-1]])
+        # A fresh memory has m = 0, whatever came before.
+        return m if reset is None else select(reset, jnp.zeros_like(m), m)
 
-    # Selected, not only multiplied by 0: an unread product that overflows would give NaN.
-    scores = pairs * jnp.where(seen, jnp.einsum("...tk,...sk->...ts", q, k), 0)
-    from_c = jnp.where(from_carry[..., None], q @ carry.c, 0)
-    from_n = jnp.where(from_carry, jnp.einsum("...tk,...k->...t", q, carry.n), 0)
-    value = scores @ v + from_start[..., None] * from_c
-    weight = scores.sum(axis=-1) + from_start * from_n
-    value, weight, every_m = (
-        jnp.moveaxis(leaf, axis, 0) for leaf, axis in ((value, -2), (weight, -1), (m, -1))
+    # Once it is known which of f̃ + m and max(ĩ, 0) is larger, m is a linear recurrence.
+    largest = jax.lax.stop_gradient(_largest(start, log_f, log_i, reset))
+    lowest = jnp.maximum(log_i, 0)
+    is_kept = log_f + before(largest) > lowest
+    m = linear_scan(
+        *(is_kept, jnp.where(is_kept, log_f, lowest), start), mask=mask, reset=reset, axis=0
     )
-    outputs = _output(params, o, value, weight, every_m, readout)
-    carry_decay, k = from_start[..., -1, None], pairs[..., -1, :, None] * k
-    last = MLSTMCarry(
-        c=carry_decay[..., None] * carry.c + jnp.einsum("...sk,...sv->...kv", k, v),
-        n=carry_decay * carry.n + k.sum(axis=-2),
-        m=m[..., -1],
-    )
-    return last, outputs
+    return m, log_f + before(m) - m, log_i - m
+
+
+def _largest(start: Any, log_f: Any, log_i: Any, reset: Reset) -> Any:
+    """mₜ = max(f̃ + mₜ₋₁, ĩ, 0), from maps m ↦ max(f + m, i) that compose in log₂ T rounds."""
+    i = jnp.where(log_i > -jnp.inf, jnp.maximum(log_i, 0), log_i)
+    f, reach = log_f, 1
+    if reset is not None:
+        f = select(reset, jnp.full_like(f, -jnp.inf), f)
+        i = select(reset, jnp.maximum(i, 0), i)
+    while reach < len(f):
+        i = jnp.maximum(f + _delayed(i, reach, -jnp.inf), i)
+        f, reach = f + _delayed(f, reach, 0), 2 * reach
+    return jnp.maximum(f + start, i)
+
+
+def _delayed(leaf: Any, num_steps: int, first: float) -> Any:
+    return jnp.concatenate([jnp.full_like(leaf[:num_steps], first), leaf[:-num_steps]])

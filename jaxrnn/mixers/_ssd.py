@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxrnn.cells._eigenvalues import log_rates, softplus_bias
 from jaxrnn.cells._linear import linear_cell, widened
 from jaxrnn.engine import checks
+from jaxrnn.engine.matrix_scan import matrix_pairs
 from jaxrnn.engine.precision import in_compute_dtype
-from jaxrnn.mixers._pairwise import by_head, seen_steps, sums_between
 from jaxrnn.types import Cell, Steps
 
 UNLIMITED = (0.0, math.inf)
@@ -156,29 +156,18 @@ def _pairwise(
     z: Any,
     steps: Steps,
 ) -> Any:
-    """All steps at once, as attention without a softmax, weighted by decays.
-
-    A masked step has a = 1 and Δ = 0: it keeps the memory and writes nothing.
-    """
+    """All steps at once, as attention without a softmax, weighted by decays."""
     # z holds the outer products of every step, whose memory this form exists to avoid; unused,
     # they are never computed.
     del z
-    xs, mask, reset = steps
     params = widened(params)
-    step = step_of(params, in_compute_dtype(params, xs))
-    log_a, dt = (jnp.moveaxis(leaf, 0, -1) for leaf in (step.log_a, step.dt))
-    if mask is not None:
-        log_a, dt = (jnp.where(by_head(mask), leaf, 0) for leaf in (log_a, dt))
-    seen, from_carry = seen_steps(mask, reset, len(xs))
-    carry_decay = jnp.where(from_carry, jnp.exp(jnp.cumsum(log_a, axis=-1)), 0)
-    weights = jnp.where(seen, jnp.exp(sums_between(log_a)), 0) * dt[..., None, :]
-
-    # Products are selected, not only weighted by 0: one that overflows belongs to its own sequence.
-    products = jnp.einsum("t...hn,s...hn->...hts", step.c, step.b)
-    ys = jnp.einsum("...hts,s...hp->t...hp", jnp.where(seen, products, 0) * weights, step.u)
-    from_h = jnp.einsum("...hpn,t...hn->...htp", carry.h, step.c)
-    from_h = carry_decay[..., None] * jnp.where(from_carry[..., None], from_h, 0)
-    ys = ys + jnp.moveaxis(from_h, -2, 0)
-    h = jnp.einsum("...hs,s...hp,s...hn->...hpn", weights[..., -1, :], step.u, step.b)
-    h = h + carry_decay[..., -1, None, None] * carry.h
-    return type(carry)(h), _output(params, ys, step)
+    step = step_of(params, in_compute_dtype(params, steps.xs))
+    ys, memory = matrix_pairs(
+        steps,
+        jnp.swapaxes(carry.h, -1, -2),
+        query=step.c,
+        key=step.b,
+        value=step.dt[..., None] * step.u,
+        log_decay=step.log_a,
+    )
+    return type(carry)(jnp.swapaxes(memory, -1, -2)), _output(params, ys, step)

@@ -4,10 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jaxrnn.engine.masking import select, zero_masked
-from jaxrnn.types import Array, Carry, Cell, Evaluator, Params, Reset, Rollout, Steps
+from jaxrnn.engine.masking import reached, select, zero_masked
+from jaxrnn.types import Array, Carry, Cell, Evaluator, Params, Rollout, Steps
 
 
 def nan_shielded(
@@ -40,10 +39,10 @@ def nan_shielded(
     # At masked steps too: after a bad step the layer before this one may have NaN there.
     steps = steps._replace(xs=zero_masked(finite, xs))
     rollout = inner(cell, params, zero_masked(~bad_carry, carry), steps)
-    reached = _reached(bad, bad_carry, reset)
+    is_lost = reached(bad, bad_carry, reset)
     return rollout._replace(
-        carry=_nan_where(reached[-1], rollout.carry),
-        outputs=_nan_where(reached, rollout.outputs),
+        carry=_nan_where(is_lost[-1], rollout.carry),
+        outputs=_nan_where(is_lost, rollout.outputs),
     )
 
 
@@ -54,17 +53,6 @@ def _not_finite(carry: Carry, num_batch_axes: int) -> Array:
         for leaf in jax.tree.leaves(carry)
     ]
     return jnp.stack(rows).any(axis=0)
-
-
-def _reached(bad: Array, bad_carry: Array, reset: Reset) -> Array:
-    """bool `[T, *batch]`: whether a bad step, or a bad carry, of the same sequence came before."""
-    # Steps count from 1. For each step two numbers are compared: that of the last bad step so far
-    # (0 is a bad carry, -1 is none), and that of the first step of its sequence (0 if its sequence
-    # goes back to the carry).
-    steps = jnp.arange(1, len(bad) + 1).reshape(-1, *[1] * (bad.ndim - 1))
-    last_bad = lax.cummax(jnp.where(bad, steps, jnp.where(bad_carry, 0, -1)))
-    start = 0 if reset is None else lax.cummax(jnp.where(reset, steps, 0))
-    return last_bad >= start
 
 
 def _nan_where(flag: Array, tree: Any) -> Any:
