@@ -101,6 +101,7 @@ CELLS = {
     "lstm everything": lambda: jr.lstm(
         H, peephole=True, projection=2, coupled=True, layer_norm=True
     ),
+    "para_gru": lambda: jr.para_gru(H),
     "learned elman": lambda: jr.learned_initial_carry(jr.elman(H)),
     "learned lstm": lambda: jr.learned_initial_carry(jr.lstm(H, peephole=True, projection=2)),
     "zoneout lstm": lambda: jr.zoneout(jr.lstm(H), jr.cells.LSTMCarry(h=0.05, c=0.5)),
@@ -162,6 +163,7 @@ EVALUATED = {
     "smoother": (smoother, FOR_LINEAR),
     "learned elman": (CELLS["learned elman"], FOR_ANY),
     "lstm projection": (CELLS["lstm projection"], FOR_ANY[:1]),
+    "para_lstm": (lambda: jr.para_lstm(H), FOR_ANY[:1]),
 }
 
 

@@ -13,6 +13,8 @@ ROLES = {
     "lstm": {"input": "kernel bias", "recurrent": "recurrent_kernel"},
     "gru": {"input": "kernel bias", "recurrent": "recurrent_kernel recurrent_bias"},
     "mgu": {"input": "kernel bias", "recurrent": "recurrent_kernel"},
+    "para_gru": {"input": "kernel bias", "recurrent": "recurrent_kernel"},
+    "para_lstm": {"input": "kernel bias", "recurrent": "recurrent_kernel peephole"},
     "ema": {"ssm": "decay_logit"},
     "diagonal_rnn": {"input": "kernel bias eigenvalue_kernel", "ssm": "eigenvalue_logit"},
     "lru": {

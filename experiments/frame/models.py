@@ -52,6 +52,8 @@ MODELS: Mapping[str, Model] = {
     "gru": Model("GRU", NONLINEAR, lambda s, **o: jr.gru(s.H, **o), "3*(D*H + H**2)"),
     "mgu": Model("MGU", NONLINEAR, lambda s, **o: jr.mgu(s.H, **o), "2*(D*H + H**2)"),
     "slstm": Model("sLSTM", NONLINEAR, lambda s, **o: jr.slstm(s.H, s.G, **o), "4*(D*H + H**2/G)"),
+    "para_gru": Model("ParaGRU", NONLINEAR, lambda s, **o: jr.para_gru(s.H, **o), "3*(D*H + H)"),
+    "para_lstm": Model("ParaLSTM", NONLINEAR, lambda s, **o: jr.para_lstm(s.H, **o), "3*D*H + 5*H"),
     "ema": Model("EMA", LINEAR, lambda s, decay=0.99, **o: jr.ema(decay, **o), "2*D"),
     "diagonal_rnn": Model(
         "diagonal RNN", LINEAR, lambda s, **o: jr.diagonal_rnn(s.H, **o), "D*H + H"

@@ -35,6 +35,10 @@ from jaxrnn.cells._min_gru import MinGRUParams as MinGRUParams
 from jaxrnn.cells._min_gru import min_gru as min_gru
 from jaxrnn.cells._min_lstm import MinLSTMParams as MinLSTMParams
 from jaxrnn.cells._min_lstm import min_lstm as min_lstm
+from jaxrnn.cells._para_gru import ParaGRUParams as ParaGRUParams
+from jaxrnn.cells._para_gru import para_gru as para_gru
+from jaxrnn.cells._para_lstm import ParaLSTMParams as ParaLSTMParams
+from jaxrnn.cells._para_lstm import para_lstm as para_lstm
 from jaxrnn.cells._rg_lru import RGLRUCarry as RGLRUCarry
 from jaxrnn.cells._rg_lru import RGLRUParams as RGLRUParams
 from jaxrnn.cells._rg_lru import rg_lru as rg_lru

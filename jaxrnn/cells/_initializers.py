@@ -4,6 +4,7 @@ Numbers are drawn in promote(dtype, float32) and then cast, because there is no 
 decomposition.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,8 +12,16 @@ import jax.numpy as jnp
 
 from jaxrnn.engine import checks
 
+_LECUN = jax.nn.initializers.lecun_normal()
 
-def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.float32) -> Any:
+
+def input_kernel(
+    key: Any,
+    num_inputs: int,
+    num_outputs: int,
+    dtype: Any = jnp.float32,
+    draw: Callable[..., Any] = _LECUN,
+) -> Any:
     """A kernel that keeps the variance of its input, Wᵢⱼ ~ N(0, 1/D) truncated (LeCun).
 
     Args:
@@ -20,6 +29,7 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
         num_inputs: D.
         num_outputs: number of columns; gates are side by side and share the variance 1/D.
         dtype: dtype of the result.
+        draw: another initialiser of `jax.nn.initializers`, for models whose papers name one.
 
     Returns:
         `[D, num_outputs]`.
@@ -33,7 +43,6 @@ def input_kernel(key: Any, num_inputs: int, num_outputs: int, dtype: Any = jnp.f
         (3, 8)
     """
     checks.positive(num_inputs, "num_inputs")
-    draw = jax.nn.initializers.lecun_normal()
     return draw(key, (num_inputs, num_outputs), draw_dtype(dtype)).astype(dtype)
 
 
@@ -72,6 +81,31 @@ def orthogonal_per_gate(
         for gate_key in jax.random.split(key, num_gates)
     ]
     return jnp.concatenate(blocks, axis=1).astype(dtype)
+
+
+def diagonals(key: Any, num_units: int, num_diagonals: int, dtype: Any = jnp.float32) -> Any:
+    """Diagonals of square matrices, u ~ N(0, 1/H), which is Xavier's variance of the whole matrix.
+
+    Glorot and Bengio 2010; Danieli et al. 2025 (arXiv:2510.21450) for diagonals.
+
+    Args:
+        key: PRNG key.
+        num_units: H.
+        num_diagonals: number of diagonals, which are side by side.
+        dtype: dtype of the result.
+
+    Returns:
+        `[num_diagonals * H]`.
+
+    Raises:
+        TypeError: `dtype` is not real and floating.
+
+    Example:
+        >>> diagonals(jax.random.key(0), 4, 3).shape
+        (12,)
+    """
+    draw = jax.random.normal(key, (num_diagonals * num_units,), draw_dtype(dtype))
+    return (draw / num_units**0.5).astype(dtype)
 
 
 def chrono_bias(key: Any, num_units: int, longest: int, dtype: Any = jnp.float32) -> Any:

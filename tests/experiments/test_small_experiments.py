@@ -8,7 +8,7 @@ import pytest
 from experiments.frame import cli
 from experiments.frame.timing import interleaved_seconds
 from experiments.linear_scan import SCANS
-from experiments.newton import Solved
+from experiments.newton.measure import Solved
 
 
 @pytest.fixture
@@ -32,10 +32,13 @@ def test_the_depth_is_that_of_as_many_scans():
 
 def test_newton_converges_where_the_exponent_is_negative(run, rows):
     options = "--lengths 32 128 --scales 0.5 16 --seeds 1 --rounds 1 --num-units 4"
-    folder, names = run("newton", f"{options} --max-iterations 20")
-    assert names == {"metrics.csv", "newton.png"}
+    texts = "--cells para_lstm --updates 2 --text-units 4 --text-steps 64"
+    folder, names = run("newton", f"{options} {texts} --max-iterations 20")
+    assert names == {"metrics.csv", "texts.csv", "newton.png", "newton_texts.png"}
+    fresh, trained, _ = rows(folder / "texts.csv")
+    assert int(fresh["iterations"]) <= 5 and float(trained["residual_8"]) < 1e-5
     solved = rows(folder / "metrics.csv")
-    assert len(solved) == 2 * 2 * 2
+    assert len(solved) == 2 * 2 * 3
     for row in solved:
         if row["scale"] == "0.5":
             assert float(row["exponent"]) < -0.3

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,27 +27,49 @@ def loop(a, b, fresh):
     return hs
 
 
-@pytest.mark.parametrize("solve", [dense_scan._sequential, dense_scan._associative])
+WAYS = [dense_scan._sequential, dense_scan._associative]
+
+
+def small(solve):
+    """A function of small matrices side by side, as one of matrices in the last axes."""
+
+    def call(a, b, fresh):
+        a, b = jnp.asarray(a)[..., None], jnp.asarray(b)[..., None]
+        return solve(dense_scan.SMALL, a, b, fresh)[..., 0]
+
+    return call
+
+
+def dense(solve):
+    return functools.partial(solve, dense_scan.DENSE)
+
+
+@pytest.mark.parametrize("layout", [dense, small])
+@pytest.mark.parametrize("solve", WAYS)
 @pytest.mark.parametrize("num_steps", [1, T])
-def test_both_ways_are_the_loop(x64, solve, num_steps):
+def test_both_ways_are_the_loop(x64, solve, num_steps, layout):
     a, b, fresh = data(num_steps)
     a[fresh] = np.nan
     want = loop(np.nan_to_num(a), b, fresh)
-    np.testing.assert_allclose(jax.jit(solve)(a, b, fresh), want, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(jax.jit(layout(solve))(a, b, fresh), want, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("solve", [dense_scan._sequential, dense_scan._associative])
-def test_its_derivative_is_that_of_the_loop(x64, solve, monkeypatch):
+@pytest.mark.parametrize(
+    ("solve", "layout"),
+    [(WAYS[0], dense), (WAYS[1], dense), (WAYS[0], small)],
+)
+def test_its_derivative_is_that_of_the_loop(x64, solve, layout, monkeypatch):
     monkeypatch.setattr(dense_scan, "_solve", solve)
     a, b, fresh = data()
     weights = np.cos(np.arange(b.size)).reshape(b.shape)
+    scan = layout(lambda products, a, b, fresh: dense_scan.dense_scan(a, b, fresh, products))
 
     def ours(b):
-        return jnp.sum(weights * dense_scan.dense_scan(a, b, fresh))
+        return jnp.sum(weights * scan(a, b, fresh))
 
     # The map is linear in b: one column of it for each entry.
     columns = [loop(a, unit.reshape(b.shape), fresh) for unit in np.eye(b.size)]
     want = np.array([np.sum(weights * column) for column in columns]).reshape(b.shape)
     np.testing.assert_allclose(jax.jit(jax.grad(ours))(b), want, rtol=1e-11, atol=1e-12)
-    tangent = jax.jvp(lambda b: dense_scan.dense_scan(a, b, fresh), (b,), (weights,))[1]
+    tangent = jax.jvp(lambda b: scan(a, b, fresh), (b,), (weights,))[1]
     np.testing.assert_allclose(tangent, loop(a, weights, fresh), rtol=1e-11, atol=1e-12)

@@ -1,3 +1,5 @@
+from typing import Any, NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -19,17 +21,47 @@ def setup(cell, scale=1.0):
     return params, xs, {"mask": mask, "reset": reset}
 
 
+def uneven():
+    """Blocks of 1, 2 and 5 coordinates, which do not lie side by side."""
+
+    def init(key, num_inputs):
+        return Tied(0.5 * jax.random.normal(key, (8,)), jnp.ones((num_inputs, 8)))
+
+    def advance(params, h, z):
+        w = params.recurrent_kernel
+        pair = jnp.tanh(h[..., 2:0:-1] * w[1:3] + h[..., 1:3])
+        five = w[3:] * jnp.cumsum(h[..., 3:], axis=-1) / 5
+        alone = w[:1] * h[..., :1]
+        return jnp.tanh(jnp.concatenate([alone, pair, five], axis=-1) + z)
+
+    return jr.simple_cell(init, advance, 8, project=lambda params, x: x @ params.kernel)
+
+
+class Tied(NamedTuple):
+    recurrent_kernel: Any
+    kernel: Any
+
+
 CELLS = {
     "elman": lambda: jr.elman(H, param_dtype=jnp.float64),
     "lstm": lambda: jr.lstm(H, param_dtype=jnp.float64),
     "gru": lambda: jr.gru(H, param_dtype=jnp.float64),
     "gru before": lambda: jr.gru(H, reset_after=False, param_dtype=jnp.float64),
     "mgu": lambda: jr.mgu(H, param_dtype=jnp.float64),
+    "para_gru": lambda: jr.para_gru(H, param_dtype=jnp.float64),
+    "para_lstm": lambda: jr.para_lstm(H, param_dtype=jnp.float64),
+    "uneven": uneven,
 }
 
 
-@pytest.mark.parametrize("jacobian", ["full", "diagonal"])
-@pytest.mark.parametrize("name", CELLS)
+RUNS = [
+    *((name, jacobian) for name in list(CELLS)[:5] for jacobian in ("auto", "diagonal")),
+    *((name, "auto") for name in ("para_gru", "para_lstm", "uneven")),
+    ("para_lstm", "full"),
+]
+
+
+@pytest.mark.parametrize(("name", "jacobian"), RUNS)
 def test_solves_every_nonlinear_cell(x64, name, jacobian):
     cell = CELLS[name]()
     params, xs, flags = setup(cell)
@@ -81,14 +113,39 @@ def test_a_large_overflow_is_not_convergence():
     cell = jr.simple_cell(
         lambda key, num_inputs: (), lambda params, carry, z: (10 * carry) ** 2 + z, H
     )
-    rollout = jr.unroll(cell, (), jnp.ones((16, 256, H)), evaluator=jr.newton(max_iterations=9))
+    plain = jr.newton(max_iterations=9, damping=None)
+    rollout = jr.unroll(cell, (), jnp.ones((16, 256, H)), evaluator=plain)
     assert jnp.isnan(rollout.outputs).any() and not rollout.info.converged
+    # Without J where it does harm the method finds what the loop finds: infinities.
+    rollout = jr.unroll(cell, (), jnp.ones((16, 256, H)), evaluator=jr.newton())
+    np.testing.assert_array_equal(
+        rollout.outputs, jr.unroll(cell, (), jnp.ones((16, 256, H))).outputs
+    )
+    assert rollout.info.converged
 
 
 def test_damping_changes_the_path_and_not_the_solution(x64):
     plain, damped = (run_elman(1.0, jr.newton(damping=damping)) for damping in (None, 0.5))
     np.testing.assert_allclose(damped.outputs, plain.outputs, rtol=1e-10)
     assert int(damped.info.iterations) > int(plain.info.iterations)
+
+
+def chaotic():
+    cell = jr.gru(8, param_dtype=jnp.float64)
+    params = cell.init(jax.random.key(0), D)
+    params = params._replace(recurrent_kernel=3.0 * params.recurrent_kernel)
+    return cell, params, jax.random.normal(jax.random.key(1), (2, 256, D), jnp.float64)
+
+
+def test_dropping_the_jacobian_where_it_does_harm_saves_iterations(x64):
+    cell, params, xs = chaotic()
+    want = jr.unroll(cell, params, xs).outputs
+    safe, plain = (
+        jr.unroll(cell, params, xs, evaluator=jr.newton(1e-10, 40, damping=damping))
+        for damping in ("auto", None)
+    )
+    assert safe.info.converged and not plain.info.converged
+    np.testing.assert_allclose(safe.outputs, want, rtol=1e-8, atol=1e-10)
 
 
 def test_a_masked_step_has_the_identity_as_jacobian(x64):
@@ -154,6 +211,7 @@ def test_a_nan_before_a_reset_stays_there(x64):
         ({"jacobian": "dense"}, ValueError, "jacobian must be one of"),
         ({"max_iterations": 0}, ValueError, "max_iterations must be at least 1"),
         ({"damping": 1.0}, ValueError, "damping must lie in"),
+        ({"damping": "no"}, ValueError, "damping must be \"auto\", None or a fraction, got 'no'"),
         ({"tol": "x"}, TypeError, "tol must be a float, got 'x'"),
         ({"tol": float("nan")}, ValueError, "tol must be finite and not below 0, got nan"),
         ({"tol": -1.0}, ValueError, "tol must be finite and not below 0, got -1.0"),
