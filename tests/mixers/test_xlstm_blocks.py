@@ -151,5 +151,5 @@ def test_wrong_arguments():
         with pytest.raises(ValueError, match="width"):
             jr.unroll(layer, params, jnp.ones((3, 6)))
     for make in (jr.mlstm_block, jr.slstm_block):
-        with pytest.raises(TypeError, match="to be a convolution|linear cell"):
+        with pytest.raises((TypeError, ValueError), match="to be a convolution|linear cell"):
             make(8, 2, evaluator=jr.convolution())

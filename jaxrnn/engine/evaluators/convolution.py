@@ -214,18 +214,17 @@ def _check_cell(cell):
         )
     # The answer decides whether to raise, so it is computed now, also when a caller is traced.
     with jax.ensure_compile_time_eval():
+        x = jax.random.normal(jax.random.key(1), (3, 2))
         try:
-            params = cell.init(jax.random.key(0), 2)
+            # Away from initial values: a gate that starts at 0 or a mixing matrix that starts as
+            # the identity would hide what the cell does after training.
+            params = _moved(cell.init(jax.random.key(0), 2))
+            z, other_z = (project(cell, params, some) for some in (x[0], x[1]))
         except (TypeError, ValueError) as error:
             raise ValueError(
                 "cell must take any number of features to be a convolution, as s4d does."
             ) from error
-        # Away from initial values: a gate that starts at 0 or a mixing matrix that starts as the
-        # identity would hide what the cell does after training.
-        params = _moved(params)
         carry = jax.tree.map(jnp.zeros_like, cell.initial_carry(params))
-        x = jax.random.normal(jax.random.key(1), (3, 2))
-        z, other_z = (project(cell, params, some) for some in (x[0], x[1]))
         _check_affine(z, other_z, carry)
         # Compared exactly, without a tolerance: a factor of -2 rounds nothing, and a feature that
         # is kept apart is computed by the same operations whatever the other one holds.
