@@ -190,11 +190,9 @@ LAYERS = {
     "variational dropout": lambda: jr.dropout(0.4, variational=True),
     "residual": lambda: jr.residual(jr.elman(H)),
     "tokens": lambda: jr.serial(jr.embed(2), jr.layer_norm(), jr.elman(2), jr.dense(2)),
-    "bidirectional sum": lambda: jr.bidirectional(jr.elman(H), merge="sum"),
     "serial": stack,
     "serial of noise": lambda: jr.serial(jr.zoneout(jr.elman(H), 0.2), jr.dropout(0.4)),
     "bidirectional concat": lambda: jr.bidirectional(jr.elman(H), jr.lstm(2)),
-    "bidirectional mean": lambda: jr.bidirectional(jr.elman(H), merge="mean"),
     "bidirectional product": lambda: jr.bidirectional(jr.elman(H), merge=jnp.multiply),
     "bidirectional stacks": lambda: jr.bidirectional(
         jr.serial(jr.learned_initial_carry(jr.elman(H)), jr.dense(2))
