@@ -8,6 +8,7 @@ mixes all that it reads: a program may be found to mix more than it does, and ne
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax.extend import core
@@ -58,7 +59,7 @@ def carry_labels(
 
     def read(atom):
         if isinstance(atom, core.Literal) or atom not in known:
-            return _unlabelled(atom)
+            return unlabelled(atom)
         return known[atom]
 
     for equation in program.eqns:
@@ -69,7 +70,8 @@ def carry_labels(
     return [read(atom) for atom in program.outvars]
 
 
-def _unlabelled(atom):
+def unlabelled(atom: Any) -> Labels:
+    """The labels of an input, a constant or a result that has none."""
     return np.full(atom.aval.shape, NONE)
 
 

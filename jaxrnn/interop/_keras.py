@@ -147,7 +147,7 @@ def _check_code(part: Any) -> None:
         name = activations.serialize(function) if callable(function) else None
         # All that keras keeps of a function is its name.
         known = activations.get(name) if isinstance(name, str) else function
-        if function is not known and function is not ACTIVATIONS.get(name):
+        if function is not known and function is not ACTIVATIONS.get(str(name)):
             raise ValueError(
                 f"{type(part).__name__} {part.name!r} has the {option} {name!r} which is not "
                 f"keras.activations.{name} but {function!r}"

@@ -140,8 +140,10 @@ def write_activation(
         if activation.function is inner and given.keys() <= set(activation.options):
             # Onnx takes numbers of Python only.
             given = {option: float(number) for option, number in given.items()}
-            pairs = zip(activation.options, activation.defaults, strict=True)
-            return onnx_name, [given.get(option, default) for option, default in pairs]
+            defaults: dict[str, Any] = dict(
+                zip(activation.options, activation.defaults, strict=True)
+            )
+            return onnx_name, [*(defaults | given).values()]
     known = ", ".join(word(activation.function) for activation in table.values())
     raise ValueError(
         f"{name} has no operator in ONNX: {word(function)}; these functions have one: {known}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxrnn.engine import precision
 from jaxrnn.engine.flat_carry import FlatCarry
-from jaxrnn.engine.labels import MANY, NONE, carry_labels
+from jaxrnn.engine.labels import MANY, NONE, carry_labels, unlabelled
 from jaxrnn.engine.unroll import step
 from jaxrnn.types import Array, Model
 
@@ -132,7 +132,7 @@ def _label_walk(model: Model, flat: FlatCarry, params: Any, x: Any) -> Callable[
     vector = jax.ShapeDtypeStruct((flat.size,), flat.dtype)
     flag = jax.ShapeDtypeStruct((), bool)
     program = jax.make_jaxpr(pull)(vector, params, vector, flat.like, x, flag).jaxpr
-    others = [np.full(var.aval.shape, NONE) for var in program.invars[1:]]
+    others = [unlabelled(var) for var in program.invars[1:]]
 
     def follow(labels):
         *of_params, of_carry = carry_labels(program, [labels, *others])

@@ -10,7 +10,7 @@ never too little: what is outside the blocks is zero for all parameters, carries
 import numpy as np
 from jax.extend import core
 
-from jaxrnn.engine.labels import NONE, Labels, carry_labels
+from jaxrnn.engine.labels import NONE, Labels, carry_labels, unlabelled
 
 
 def coupled_blocks(jaxpr: core.Jaxpr, num_entries: int) -> tuple[np.ndarray, ...]:
@@ -34,7 +34,7 @@ def coupled_blocks(jaxpr: core.Jaxpr, num_entries: int) -> tuple[np.ndarray, ...
     """
     pairs = _Pairs()
     entries = np.arange(num_entries)
-    others = [np.full(var.aval.shape, NONE) for var in jaxpr.invars[1:]]
+    others = map(unlabelled, jaxpr.invars[1:])
     (labels,) = carry_labels(jaxpr, [entries, *others], pairs.meet)
     pairs.meet(entries, labels)
     smallest = _smallest_member(num_entries, pairs.all())
