@@ -90,7 +90,12 @@ def _cast(node):
 
     value = _same(node)
     dtype = helper.tensor_dtype_to_np_dtype(node.attributes["to"])
-    if isinstance(value, Stream) and value.stages:
+    if isinstance(value, Stream) and value.is_input:
+        if np.issubdtype(dtype, np.integer):
+            return value._replace(is_rounded=True)
+        if value.is_rounded:
+            raise ValueError(f"{node.title} must not read an input that was rounded by a Cast")
+    elif isinstance(value, Stream):
         params = [stage.params for stage in value.stages]
         dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(params)}
         if dtypes - {str(dtype)}:

@@ -46,12 +46,14 @@ class Stream(NamedTuple):
         groups: its axes as they are now.
         stages: the layers that it went through.
         features: the axes that are the features, or None for an input that nothing has read yet.
+        is_rounded: whether it is an input that was cast to ints, which only `Gather` may read.
     """
 
     source: str
     groups: tuple[Group, ...]
     stages: tuple[Stage, ...] = ()
     features: Group | None = None
+    is_rounded: bool = False
 
     @property
     def is_input(self) -> bool:

@@ -172,7 +172,7 @@ def _advance(params: Any, carry: GatedDeltaNetCarry, z: GatedDeltaNetWrite) -> G
 def _emit(params: GatedDeltaNetParams, carry: GatedDeltaNetCarry, x: Any) -> Any:
     q = _query(params, x, carry)
     y = jnp.einsum("...vk,...k->...v", carry.s, q)
-    return y.reshape(*y.shape[:-2], -1)
+    return _joined(y)
 
 
 def _query(params: GatedDeltaNetParams, x: Any, carry: GatedDeltaNetCarry) -> Any:
@@ -181,7 +181,11 @@ def _query(params: GatedDeltaNetParams, x: Any, carry: GatedDeltaNetCarry) -> An
 
 
 def _by_head(leaf: Any, num_heads: int) -> Any:
-    return leaf.reshape(*leaf.shape[:-1], num_heads, -1)
+    return leaf.reshape(*leaf.shape[:-1], num_heads, leaf.shape[-1] // num_heads)
+
+
+def _joined(heads: Any) -> Any:
+    return heads.reshape(*heads.shape[:-2], heads.shape[-2] * heads.shape[-1])
 
 
 def _unit(vector: Any) -> Any:
@@ -202,4 +206,4 @@ def _pairwise(params: GatedDeltaNetParams, carry: Any, z: GatedDeltaNetWrite, st
         log_decay=z.log_alpha,
         erase=beta * z.k,
     )
-    return GatedDeltaNetCarry(jnp.swapaxes(memory, -1, -2)), ys.reshape(*ys.shape[:-2], -1)
+    return GatedDeltaNetCarry(jnp.swapaxes(memory, -1, -2)), _joined(ys)

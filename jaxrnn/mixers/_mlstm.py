@@ -217,7 +217,8 @@ def _write(params: MLSTMParams, x: Any, num_keys: int, cap: float | None) -> MLS
     gates = x @ params.gate_kernel + params.gate_bias
     i, f = jnp.split(gates if cap is None else cap * jnp.tanh(gates / cap), 2, axis=-1)
     blocks = jnp.split(x @ params.write_kernel + params.write_bias, (num_keys,), axis=-1)
-    k, v = (block.reshape(*i.shape, -1) for block in blocks)
+    # Sizes are written out, because -1 cannot be told where there are no steps.
+    k, v = (block.reshape(*i.shape, block.shape[-1] // i.shape[-1]) for block in blocks)
     return MLSTMWrite(k * k.shape[-1] ** -0.5, v, i, f)
 
 

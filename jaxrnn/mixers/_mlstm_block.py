@@ -190,7 +190,8 @@ def _init_memory(key, num_inputs, num_heads, dtype):
 
 def _write(params: MLSTMMemoryParams, qkv: Any) -> MLSTMWrite:
     i, f = jnp.split(qkv @ params.gate_kernel + params.gate_bias, 2, axis=-1)
-    k, v = (part.reshape(*i.shape, -1) for part in jnp.split(qkv, 3, axis=-1)[1:])
+    _, k, v = jnp.split(qkv, 3, axis=-1)
+    k, v = (part.reshape(*i.shape, part.shape[-1] // i.shape[-1]) for part in (k, v))
     return MLSTMWrite(k * k.shape[-1] ** -0.5, v, i, f)
 
 

@@ -11,6 +11,8 @@ from experiments.cost.model import MODELS, carry_bytes, count_simple, features_o
 from experiments.cost.report import report
 from experiments.frame.checkpoints import Checkpoints
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 CONFIG = Config(
     models=("elman", "elman_end", "elman_sqrt", "attention"),
     lengths=(4, 8, 16, 32),

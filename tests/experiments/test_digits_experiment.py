@@ -14,6 +14,8 @@ from experiments.digits.report import report
 from experiments.digits.task import load_digits, make_split, make_tasks
 from experiments.frame.checkpoints import Checkpoints
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 SMALL = Config(
     models=("gru",), num_params=1000, seeds=1, epochs=2, rounds=1, lengths=(4, 8), quick=True
 )

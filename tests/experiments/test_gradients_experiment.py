@@ -13,6 +13,8 @@ from experiments.gradients.measure import Results, measure, settings_of, train
 from experiments.gradients.report import report
 from experiments.gradients.warning import saturate
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 CONFIG = Config(
     num_units=12,
     num_steps=60,

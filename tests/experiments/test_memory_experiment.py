@@ -30,6 +30,8 @@ from experiments.memory.measure import (
 )
 from experiments.memory.task import MIXERS, NUM_FEATURES, TASKS, make_examples, make_network
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 SMALL = (
     "--tasks parity --models signed --longer 1 2 --updates 25 --state-updates 25 --num-params 500 "
     "--test-rows 4 --train-steps 8 --batch-size 4 --history-bits 5 --parity-seeds 1 --num-blocks 1 "

@@ -9,6 +9,8 @@ from experiments.minimal.config import Config
 from experiments.minimal.measure import settings_to_choose_from
 from experiments.minimal.model import Setting
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 SMALL = ["--seeds", "1", "--updates", "25", "--overfit-updates", "25", "--widths", "4"]
 SMALL += ["--truncations", "120", "--aheads", "1", "--horizon", "2"]
 FIGURES = ["baselines.png", "boundaries.png", "forecasts.png", "horizons.png", "training.png"]

@@ -16,6 +16,8 @@ from experiments.tagging.measure import Results
 from experiments.tagging.report import report
 from experiments.tagging.train import BOTH, CHAIN, MODELS, Tagged, make_tagger
 
+pytestmark = pytest.mark.slow  # small runs of the whole experiment
+
 SMALL = Config(
     num_params=2500, num_features=4, seeds=1, epochs=2, rows=8, row_length=128,
     padded_updates=2, rounds=1, quick=True,

@@ -86,6 +86,23 @@ class LinenNet(linen.Module):
         return linen.Dense(C, use_bias=False)(outputs)
 
 
+def test_parameters_go_through_checkpoints_of_orbax(tmp_path):
+    checkpoint = pytest.importorskip("orbax.checkpoint", reason="needs orbax")
+    net, other = Net(nnx.Rngs(0)), Net(nnx.Rngs(1))
+    module = jr.interop.linen.RNN(MODEL)
+    variables = module.init(jax.random.key(0), XS)
+    written = {"nnx": nnx.to_pure_dict(nnx.state(net, nnx.Param)), "linen": variables}
+    with checkpoint.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "net", written)
+    with checkpoint.StandardCheckpointer() as checkpointer:
+        read = checkpointer.restore(tmp_path / "net", written)
+    state = nnx.state(other, nnx.Param)
+    nnx.replace_by_pure_dict(state, read["nnx"])
+    nnx.update(other, state)
+    np.testing.assert_array_equal(other(XS), net(XS))
+    np.testing.assert_array_equal(module.apply(read["linen"], XS), module.apply(variables, XS))
+
+
 def test_training_in_linen():
     net = LinenNet()
     variables = net.init(jax.random.key(0), XS)

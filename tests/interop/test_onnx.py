@@ -690,6 +690,11 @@ GRAPHS = {
         [node("LayerNormalization", "x scale", "u mean", "norm"), node("Relu", "mean", "y", "r")],
         "'r' .* reads what is an output of the node 'norm' .* that is not its first one",
     ),
+    "a rounded input": (
+        [node("Cast", "x", "u", to=TensorProto.INT32),
+         node("Cast", "u", "v", "back", to=TensorProto.FLOAT), node("MatMul", "v wide", "y")],
+        "'back' .* must not read an input that was rounded",
+    ),
     "cut features": (
         [*SQUEEZED, node("Slice", "z zero one two", "y", "cut")], "'cut' .* must take one of the",
     ),

@@ -89,6 +89,13 @@ def test_a_layer_is_evaluated_alike_or_refuses(x64, name, evaluator):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_no_steps_are_refused_as_steps_are(x64, name):
+    if "associative" not in LAYERS[name][1]:
+        with pytest.raises(TypeError, match=r"use \w+\("):
+            jr.unroll(LAYERS[name][0](jr.associative()), init(name), jnp.zeros((2, 0, D)))
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_what_is_not_an_evaluator_is_refused_at_once(name):
     with pytest.raises(TypeError, match="evaluator must be an Evaluator"):
         LAYERS[name][0](jr.gru(3))
