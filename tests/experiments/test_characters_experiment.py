@@ -39,6 +39,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_and_an_interrupted_one_goes_on_to_the_same_bits(
     tmp_path, monkeypatch, rows, stop_after
 ):

@@ -54,6 +54,7 @@ def test_three_bistable_units_are_a_flip_flop():
     assert not indices([missing._replace(outputs=analysed.outputs[1:])])[1]
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything(tmp_path, rows):
     options = ["--cells", "elman", "--num-units", "3", "--num-steps", "20", "--updates", "50"]
     options += ["--num-starts", "300", "--time-constants", "5"]

@@ -189,6 +189,7 @@ def _running_sum():
     return jr.simple_cell(lambda key, n: (), lambda params, carry, z: carry + z, 1)
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything(tmp_path, rows):
     options = "--models gru --lengths 3 --seeds 1 --updates 10 --num-units 4"
     options += " --num-environments 4 --shortest-window 8 --num-passes 1 --burn-in 2"

@@ -30,6 +30,7 @@ def test_the_depth_is_that_of_as_many_scans():
     assert solved.depth == 4 * 2 * 10
 
 
+@pytest.mark.slow
 def test_newton_converges_where_the_exponent_is_negative(run, rows):
     options = "--lengths 32 128 --scales 0.5 16 --seeds 1 --rounds 1 --num-units 4"
     texts = "--cells para_lstm --updates 2 --text-units 4 --text-steps 64"

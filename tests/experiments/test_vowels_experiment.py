@@ -34,6 +34,7 @@ def scored():
     return prepare(Config())[1]
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_everything_and_comes_out_the_same_again(tmp_path, capsys, rows):
     options = ["--models", "elman", "--epochs", "12", "--seeds", "2", "--learning-rate", "0.03"]
     once = run(tmp_path / "once", *options, "--readouts", "final", "mean")
