@@ -193,6 +193,7 @@ LAYERS = {
     "serial": stack,
     "serial of noise": lambda: jr.serial(jr.zoneout(jr.elman(H), 0.2), jr.dropout(0.4)),
     "bidirectional concat": lambda: jr.bidirectional(jr.elman(H), jr.lstm(2)),
+    "bidirectional sum": lambda: jr.bidirectional(jr.elman(H), merge="sum"),
     "bidirectional product": lambda: jr.bidirectional(jr.elman(H), merge=jnp.multiply),
     "bidirectional stacks": lambda: jr.bidirectional(
         jr.serial(jr.learned_initial_carry(jr.elman(H)), jr.dense(2))

@@ -30,7 +30,8 @@ def with_noise(params):
 
 
 def cases():
-    return [(name, jnp.bfloat16) for name in MODELS] + [("mlstm", jnp.float32)]
+    slow = [pytest.param(name, jnp.float32, marks=pytest.mark.slow) for name in MODELS]
+    return [(name, jnp.bfloat16) for name in MODELS] + slow
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases())

@@ -83,9 +83,10 @@ def test_the_start(x64):
     assert 0.099 < jnp.abs(params.dt_kernel).max() <= 0.1
 
 
-def test_the_laws():
+@pytest.mark.parametrize("discretization", ["zoh", pytest.param("euler", marks=pytest.mark.slow)])
+def test_the_laws(discretization):
     evaluators = (jr.associative(), jr.chunked(3, jr.associative()), jr.newton())
-    cell = jr.s6(N, dt_rank=R, discretization="zoh")
+    cell = jr.s6(N, dt_rank=R, discretization=discretization)
     check_cell(cell, evaluators=evaluators)
 
 

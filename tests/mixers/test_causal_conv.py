@@ -56,7 +56,7 @@ def test_masks_and_resets_anywhere(x64, width):
         assert not steps[: width - 1 - count].any()
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [1, 3, pytest.param(12, marks=pytest.mark.slow)])
 def test_the_laws(width):
     check_layer(jr.causal_conv(width, jax.nn.silu))
 

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxrnn as jr
 from jaxrnn.mixers._window import empty_window, through_window
@@ -63,8 +64,9 @@ def stack():
     return jr.serial(jr.causal_conv(2, jnp.tanh), jr.residual(attention))
 
 
-def test_the_laws_in_a_stack():
-    check_layer(stack())
+@pytest.mark.parametrize("both_ways", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_laws_in_a_stack(both_ways):
+    check_layer(jr.bidirectional(stack()) if both_ways else stack())
 
 
 def test_a_stream_compiles_once():
